@@ -20,17 +20,20 @@ import triton.language as tl
 
 @triton.jit
 def rope_kernel(
-    t_ptr,  # (s, b, h, d): any strides of s, b and h, and a stride of 1 in d
-    freqs_ptr,  # angles in radians, (at least s, 1, 1, d), fp32, contiguous
-    out_ptr,  # like t, contiguous
-    stride_s,
+    t_ptr,  # input (s, b, h, d), any strides
+    freqs_ptr,  # angles in radians, (at least s, 1, 1, d2), fp32, contiguous
+    out_ptr,  # output (s, b, h, d), contiguous
+    stride_s,  # strides of t, in elements
     stride_b,
     stride_h,
-    rows,  # b * h: all rows of one position
-    heads,
-    HALF: tl.constexpr,  # d / 2
-    BLOCK_R: tl.constexpr,  # rows of a program, a power of two
+    stride_d,
+    rows,  # b * h, rows of one position
+    heads,  # h
+    D: tl.constexpr,  # d
+    HALF: tl.constexpr,  # d2 / 2
+    BLOCK_R: tl.constexpr,  # rows a program, a power of two
     BLOCK_HALF: tl.constexpr,  # HALF rounded up to a power of two
+    BLOCK_TAIL: tl.constexpr,  # d - d2 rounded up to a power of two; 0 if all of d rotates
     TRANSPOSE: tl.constexpr,  # apply the transposed map, which computes gradients
 ):
     # Rows of one position share their angles. A program has some of these rows, and whole pairs.
@@ -38,33 +41,37 @@ def rope_kernel(
     # Offsets have 64 bits, because a tensor may have more than 2^31 elements.
     position = (tl.program_id(0) // row_blocks).to(tl.int64)
     row = (tl.program_id(0) % row_blocks * BLOCK_R + tl.arange(0, BLOCK_R)).to(tl.int64)
-    pair = tl.arange(0, BLOCK_HALF)
+    pair = tl.arange(0, BLOCK_HALF).to(tl.int64)
     exists = (row < rows)[:, None] & (pair < HALF)[None, :]
 
     # All loads come first, so that they are in flight while sines are computed.
     t_row = position * stride_s + row // heads * stride_b + row % heads * stride_h
-    t_ptrs = t_ptr + t_row[:, None] + pair[None, :]
-    x1 = tl.load(t_ptrs, mask=exists).to(tl.float32)
-    x2 = tl.load(t_ptrs + HALF, mask=exists).to(tl.float32)
+    t_ptrs, out_ptrs = t_ptr + t_row[:, None], out_ptr + ((position * rows + row) * D)[:, None]
+    x1 = tl.load(t_ptrs + (pair * stride_d)[None, :], mask=exists).to(tl.float32)
+    x2 = tl.load(t_ptrs + ((pair + HALF) * stride_d)[None, :], mask=exists).to(tl.float32)
     angle_ptrs = freqs_ptr + position * 2 * HALF + pair
     angle1 = tl.load(angle_ptrs, mask=pair < HALF)
     angle2 = tl.load(angle_ptrs + HALF, mask=pair < HALF)
+
+    # The tail passes through unchanged. Triton decides this `if` when it compiles the kernel.
+    if BLOCK_TAIL:
+        column = 2 * HALF + tl.arange(0, BLOCK_TAIL).to(tl.int64)
+        in_tail = (row < rows)[:, None] & (column < D)[None, :]
+        tail = tl.load(t_ptrs + (column * stride_d)[None, :], mask=in_tail)
+        tl.store(out_ptrs + column[None, :], tail, mask=in_tail)
 
     # Each sine is computed once, before it is broadcast to the rows.
     cos1, sin1 = tl.cos(angle1)[None, :], tl.sin(angle1)[None, :]
     cos2, sin2 = tl.cos(angle2)[None, :], tl.sin(angle2)[None, :]
     if TRANSPOSE:
         sin1, sin2 = -sin2, -sin1
-
-    out_ptrs = out_ptr + ((position * rows + row) * 2 * HALF)[:, None] + pair[None, :]
-    tl.store(out_ptrs, x1 * cos1 - x2 * sin1, mask=exists)
-    tl.store(out_ptrs + HALF, x2 * cos2 + x1 * sin2, mask=exists)
+    tl.store(out_ptrs + pair[None, :], x1 * cos1 - x2 * sin1, mask=exists)
+    tl.store(out_ptrs + (pair + HALF)[None, :], x2 * cos2 + x1 * sin2, mask=exists)
 
 
 def launch(t, freqs, transpose):
     s, b, h, d = t.shape
-    if t.stride(-1) != 1:
-        t = t.contiguous()
+    d2 = freqs.shape[-1]
     out = torch.empty(t.shape, dtype=t.dtype, device=t.device)
     block_r = 8
     grid = (s * triton.cdiv(b * h, block_r),)
@@ -73,12 +80,14 @@ def launch(t, freqs, transpose):
             t,
             freqs,
             out,
-            *t.stride()[:3],
+            *t.stride(),
             b * h,
             h,
-            HALF=d // 2,
+            D=d,
+            HALF=d2 // 2,
             BLOCK_R=block_r,
-            BLOCK_HALF=triton.next_power_of_2(d // 2),
+            BLOCK_HALF=triton.next_power_of_2(d2 // 2),
+            BLOCK_TAIL=triton.next_power_of_2(d - d2) if d2 < d else 0,
             TRANSPOSE=transpose,
             num_warps=1,
         )
@@ -100,15 +109,18 @@ class Rotate(torch.autograd.Function):
 
 
 def rope(t, freqs):
-    """Rotate t (s, b, h, d), in half-split pairs, by the angles freqs (at least s, 1, 1, d).
+    """Rotate t (s, b, h, d), in half-split pairs, by the angles freqs (at least s, 1, 1, d2).
 
-    It computes in fp32 and rounds once, to t's dtype. It is differentiable in t, not in freqs.
+    The first d2 elements of a row rotate, and the others pass through. It computes in fp32 and
+    rounds once, to t's dtype. It is differentiable in t, not in freqs.
     """
-    if t.dim() != 4 or t.shape[-1] % 2 or t.dtype not in (torch.bfloat16, torch.half, torch.float):
+    if t.dim() != 4 or t.dtype not in (torch.bfloat16, torch.half, torch.float):
         came = f"t is {t.dtype} of shape {tuple(t.shape)}"
-        raise ValueError(f"{came}; accepted: bf16, fp16 or fp32, (s, b, h, d) with an even d")
-    if freqs.shape[0] < t.shape[0] or freqs.shape[1:] != (1, 1, t.shape[-1]):
-        raise ValueError(f"freqs has shape {tuple(freqs.shape)}; accepted: (at least s, 1, 1, d)")
+        raise ValueError(f"{came}; accepted: bf16, fp16 or fp32, (s, b, h, d)")
+    d2 = freqs.shape[-1]
+    if freqs.shape[0] < t.shape[0] or freqs.shape[1:3] != (1, 1) or d2 % 2 or d2 > t.shape[-1]:
+        came = f"freqs has shape {tuple(freqs.shape)}"
+        raise ValueError(f"{came}; accepted: (at least s, 1, 1, d2) with an even d2, at most d")
     if freqs.requires_grad or freqs.device != t.device:
         raise ValueError("freqs requires a gradient or is on another device than t")
     return Rotate.apply(t, freqs.float().contiguous(), False)
@@ -122,21 +134,23 @@ def angles(s, d, base=10_000.0, device=None):
 
 
 def reference(t, freqs):
-    x, freqs = t.float(), freqs[: t.shape[0]]
+    d2, freqs = freqs.shape[-1], freqs[: t.shape[0]]
+    x, tail = t[..., :d2].float(), t[..., d2:]
     x1, x2 = x.chunk(2, dim=-1)
-    return (x * freqs.cos() + torch.cat((-x2, x1), dim=-1) * freqs.sin()).to(t.dtype)
+    y = x * freqs.cos() + torch.cat((-x2, x1), dim=-1) * freqs.sin()
+    return torch.cat((y.to(t.dtype), tail), dim=-1)
 
 
 def main():
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    for b, s, h, d in ((2, 5, 3, 64), (1, 7, 9, 72), (2, 130, 4, 128)):
+    for b, s, h, d, d2 in ((2, 5, 3, 64, 64), (1, 7, 9, 72, 48), (2, 130, 4, 128, 128)):
         t = torch.randn(b, s, h, d, device=device).transpose(0, 1).requires_grad_()
-        freqs, grad = angles(s, d, device=device), torch.randn(s, b, h, d, device=device)
+        freqs, grad = angles(s, d2, device=device), torch.randn(s, b, h, d, device=device)
         outs = rope(t, freqs), reference(t, freqs)
         grads = [torch.autograd.grad(out, t, grad)[0] for out in outs]
         torch.testing.assert_close(*outs, rtol=1e-5, atol=1e-5)
         torch.testing.assert_close(*grads, rtol=1e-5, atol=1e-5)
-        print(f"(s, b, h, d) = {(s, b, h, d)}: result and gradient are correct")
+        print(f"(s, b, h, d, d2) = {(s, b, h, d, d2)}: result and gradient are correct")
     if device == "cuda":
         t = torch.randn(2048, 16, 8, 256, device=device, dtype=torch.bfloat16)
         freqs, out = angles(2048, 256, device=device), torch.empty_like(t)

@@ -194,6 +194,27 @@ def progress() -> Progress:
     return Progress(tuple(done), tuple(rest))
 
 
+def older_copy(rung: int) -> str:
+    """Whether the running notebook is a copy from when this rung was another kernel, in words.
+
+    The cell of a rung's exercise gets another id when its number changes its meaning.
+    """
+    check = f"lab.check_rung({rung}, my_rope)"
+    for exercise in exercises_in(ORIGINALS):
+        for stub, its_check in exercise.stubs.items():
+            stem = exercise.notebook.removesuffix(".ipynb")
+            for name in (f"{stem}.ipynb", f"{stem}_solutions.ipynb"):
+                copy = Path(name)
+                if its_check == check and copy.exists() and stub not in _ids_in(copy):
+                    words = f"this copy of {name} is old, and rung {rung} is another kernel now"
+                    return f"{words}. Rename the copy, and open the lab again to get the new one"
+    return ""
+
+
+def _ids_in(notebook: Path) -> set[str]:
+    return {cell.get("id") for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]}
+
+
 def after_rung(rung: int) -> Link | None:
     """What follows the exercise of a rung: the next one, or the notebook that has it."""
     exercises = exercises_in(ORIGINALS)

@@ -15,6 +15,7 @@ import nbformat
 from nbclient import NotebookClient
 
 from rope_lab.compiler import listings
+from rope_lab.edits.kernels import compile_answers
 from rope_lab.records import QUIET
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -55,6 +56,7 @@ def main() -> int:
         os.environ[listings.KEEP] = folder
         with ThreadPoolExecutor(AT_A_TIME) as pool:
             list(pool.map(run, that_compile()))
+        compile_answers()  # no notebook has these
         count = listings.collect(Path(folder))
     size = listings.STORED.stat().st_size / 1e6
     print(f"{count} listings, {size:.2f} MB, {time.perf_counter() - begin:.0f} s")

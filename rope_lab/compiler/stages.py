@@ -5,6 +5,7 @@ code in a table of line numbers that nvdisasm prints.
 """
 
 import ast
+import math
 import re
 import struct
 from collections import Counter
@@ -15,6 +16,9 @@ from .compile import Compiled
 
 STAGES = ("ttir", "ttgir", "ptx", "sass")
 _BRANCH = r"BRA(?:\.\w+)* (?:!?U?P\w+, )*`\((\.L\w+)\)"  # and its target
+_SINE = r"^.*(?:math\.|__nv_(?:fast_)?)(?:sin|cos)f?\b.*$"  # in TTGIR: Triton's own, or CUDA's
+# a type: its sizes, the dimension that a slice lacks, and its layout
+_BLOCK = r"tensor<((?:\d+x)+)f\d+, (?:#ttg\.slice<\{dim = (\d+), parent = )?(#blocked\d*)"
 INSTRUCTION = r"\s+/\*[0-9a-f]+\*/\s+(.*?)\s*;"  # in the machine code
 
 
@@ -170,6 +174,44 @@ class Layout:
             warp = warps * warp + i // (size * threads) % warps
         return warp, lane
 
+    def held(self, *shape: int) -> int:
+        """Elements of a block that all threads hold, each as often as threads hold it."""
+        held = 1
+        per_dimension = zip(
+            shape, self.size_per_thread, self.threads_per_warp, self.warps, strict=True
+        )
+        for elements, size, threads, warps in per_dimension:
+            once = min(size, elements) * threads * warps  # what the pattern covers
+            held *= once * math.ceil(elements / once)
+        return held
+
+
+def layouts_in(ttgir: str) -> dict[str, Layout]:
+    """The blocked layouts of a module, by their names."""
+    pattern = r"^(#blocked\d*) = #ttg\.blocked<\{sizePerThread = (.+?), threadsPerWarp = (.+?), "
+    pattern += r"warpsPerCTA = (.+?), order = (.+?)\}>"
+    found = re.findall(pattern, ttgir, re.MULTILINE)
+    return {
+        name: Layout(*(tuple(map(int, re.findall(r"\d+", one))) for one in numbers))
+        for name, *numbers in found
+    }
+
+
+def evaluations_of_threads(code: Compiled) -> int:
+    """Sines and cosines that the threads of a program compute.
+
+    Each thread computes those of the elements that it holds, so several may compute the same one.
+    """
+    ttgir = code.stages["ttgir"]
+    layouts, count = layouts_in(ttgir), 0
+    for row in re.findall(_SINE, ttgir, re.MULTILINE):
+        for sizes, dimension, name in re.findall(_BLOCK, row)[-1:]:
+            shape = [int(size) for size in sizes.split("x") if size]
+            if dimension:  # a slice of a block that has one more
+                shape.insert(int(dimension), 1)
+            count += layouts[name].held(*shape)
+    return count
+
 
 def layout_of(code: Compiled, piece: str) -> Layout:
     """Layout of what is loaded or computed in the kernel's line that contains `piece`.
@@ -181,11 +223,7 @@ def layout_of(code: Compiled, piece: str) -> Layout:
     names = re.findall(r"(#blocked\d*)>$", "\n".join(types), re.MULTILINE)
     if not names:
         raise ValueError(f"not a blocked layout: {types[-1] if types else piece}")
-    name = names[0]
-    pattern = rf"^{name} = #ttg\.blocked<\{{sizePerThread = (.+?), threadsPerWarp = (.+?), "
-    pattern += r"warpsPerCTA = (.+?), order = (.+?)\}>"
-    found = re.search(pattern, code.stages["ttgir"], re.MULTILINE)
-    return Layout(*(tuple(map(int, re.findall(r"\d+", numbers))) for numbers in found.groups()))
+    return layouts_in(code.stages["ttgir"])[names[0]]
 
 
 def _in_mlir(text: str, file: str) -> Iterator[Operation]:

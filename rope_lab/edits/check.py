@@ -16,7 +16,8 @@ from ..judge.verdict import AS_INTERPRETED, NOT_YET, RIGHT, WRONG, Verdict
 from ..records import recorded
 from ..rungs import RUNGS
 from ..rungs.measured import KEY, speed_here
-from .picture import BEFORE, time_after, times
+from .kernels import KERNELS
+from .picture import BEFORE, RUNG_OF, time_after, times
 
 KERNEL = "my_rope_kernel"  # its name in the notebook
 TO_DO = {
@@ -43,14 +44,14 @@ def check(number: int, candidate: Callable) -> None:
 
 
 def verdict_on(number: int, candidate: Callable) -> Verdict:
-    """The verdict on an edit. The kernel must also be right in every use of the climb.
+    """The verdict on an edit. The kernel must also be right in every use of rung 3, which it has.
 
     No kernel is stored, and no rung is marked.
     """
     if _is_unchanged(number, candidate):
         return _not_yet(f"the kernel is unchanged. {TO_DO[number]}")
     on_the_edit = partial(_by_instruments, number, candidate)
-    return _in_fewer_words(verdict_on_rung(BEFORE + number, candidate, on_the_edit))
+    return _in_fewer_words(verdict_on_rung(RUNG_OF[1], candidate, on_the_edit))
 
 
 def _by_instruments(number: int, candidate: Callable, shown: Shown) -> Verdict:
@@ -60,7 +61,7 @@ def _by_instruments(number: int, candidate: Callable, shown: Shown) -> Verdict:
     readings = shown.readings
     missed = [
         target
-        for target in TARGETS[BEFORE + number]
+        for target in TARGETS[RUNG_OF[number]]
         if target.instrument in readings and not target.met(readings)
     ]
     if missed:
@@ -80,11 +81,10 @@ def _loads(shown: Shown) -> tuple[list[str], list[str]]:
 
 def _is_unchanged(number: int, candidate: Callable) -> bool:
     """Whether what an edit changes is still the original: the launcher, then the kernel."""
-    before = RUNGS[BEFORE + number - 1].module
     if number == 1:
-        return _code(candidate) == _code(before.my_rope)
+        return _code(candidate) == _code(RUNGS[BEFORE].module.my_rope)
     kernel = getattr(candidate, "__globals__", {}).get(KERNEL)
-    return kernel is not None and _code(kernel.fn) == _code(before.my_rope_kernel.fn)
+    return kernel is not None and _code(kernel.fn) == _code(KERNELS[number].fn)
 
 
 def _code(function: Callable) -> str:
@@ -146,7 +146,7 @@ def _right(number: int, candidate: Callable, shown: Shown) -> Verdict:
 
 def _before(number: int) -> int:
     """Instructions of a program before an edit."""
-    ours = RUNGS[BEFORE + number - 1].module.my_rope
+    ours = RUNGS[RUNG_OF.get(number - 1, BEFORE)].module.my_rope
     (launch,) = rehearsed(ours, headline, "meta").launches
     return warp_instructions(launch.compiled()) * launch.num_warps
 

@@ -15,7 +15,7 @@ from ..interpreter.functions import cannot_be_interpreted
 from ..interpreter.tuners import Tuning, configuration
 from .check import compare
 from .counts import COPIES, BesideKernels, Counted, more_than_half_the_table, wasted
-from .errors import failure_of, not_the_kernels_fault
+from .errors import failure_of, line_of_the_reader, not_the_kernels_fault
 from .guests import TookTooLong, a_guest, device_of_the_lab
 from .lanes import HOW_LANES_WAIT
 from .spec import CHANGED, Case, Spec, laid_out_alike, memory_of
@@ -30,6 +30,9 @@ NOT_BY_THE_KERNEL = (
     "or a view of that (tl.store converts to the dtype of its pointer)"
 )
 PARTLY = "PyTorch computed a part of the result: your kernel stored only the rest"
+REFUSE_IT = "the launcher may refuse this input: raise a ValueError that says what is accepted"
+HAS_TO_REFUSE_IT = "the launcher has to refuse it: raise a ValueError that says what is accepted"
+REFUSES_TOO_MUCH = "the launcher refuses an input that it has to take"
 
 
 class Attempt:
@@ -39,6 +42,7 @@ class Attempt:
         missed: the number of the first result with a wrong element; None before one is found.
         trace: of the interpreted kernels; None on a GPU, or without Triton.
         eager: what PyTorch ran in addition to the kernels.
+        refusal: the ValueError that it raised in a case that it may refuse; None if it took it.
     """
 
     def __init__(
@@ -63,16 +67,35 @@ class Attempt:
         self.inputs = wanted.inputs(case)  # the specification's own
         self.given = wanted.inputs(case, device)
         self.before = [memory_of(x).clone() for x in self.given]
-        self.expected = results(wanted, self.inputs)
+        self.expected = [] if case.has_no_result else results(wanted, self.inputs)
         self.returned: object = None
         self.missed: int | None = None
         self.trace, self.eager = None, BesideKernels()
+        self.refusal: ValueError | None = None
+
+    @property
+    def may_refuse(self) -> bool:
+        """Whether it is right to raise ValueError in this case."""
+        return self.case.has_no_result or self.case.name in self.wanted.may_refuse
 
     def outcome(self) -> Verdict | None:
         """What is wrong; None if nothing is. For wrong elements: where, with no reason yet."""
         stopped = self._run()
-        if stopped is not None:
-            return stopped
+        if self.refusal is not None:
+            return self._wrong_in_a_refusal()
+        wrong = stopped if stopped is not None else self._wrong_in_the_results()
+        if wrong is None or wrong.because or not self.may_refuse:
+            return wrong
+        return replace(wrong, because=HAS_TO_REFUSE_IT if self.case.has_no_result else REFUSE_IT)
+
+    def _wrong_in_a_refusal(self) -> Verdict | None:
+        if not str(self.refusal):
+            return self._wrong("its ValueError has no words: let it say what is accepted")
+        return self._wrong_inputs()
+
+    def _wrong_in_the_results(self) -> Verdict | None:
+        if self.case.has_no_result:
+            return self._wrong("it returns a result, and no result is right")
         outs = self._results()
         if len(outs) != len(self.expected):
             words = f"{len(outs)} results came back, expected {len(self.expected)}"
@@ -137,10 +160,15 @@ class Attempt:
             except TookTooLong as late:
                 return self._late(f"the case '{self.case.name}' {late}")
             except (Exception, SystemExit) as error:  # whatever a reader's function may raise
+                if self.may_refuse and isinstance(error, ValueError):
+                    self.refusal = error
+                    return None
                 reason = cannot_be_interpreted(error) or not_the_kernels_fault(error, self.device)
                 if reason:
                     return Verdict(state=NOT_YET, reason=reason)
                 stopped = self._wrong(*failure_of(error))
+                if line_of_the_reader(error).startswith("raise ValueError"):
+                    stopped = replace(stopped, because=REFUSES_TOO_MUCH)
         if stopped is not None:
             return stopped
         if self.returned is not None or self.wanted.overwrites:
@@ -191,10 +219,15 @@ class Attempt:
             if not same_bits(memory_of(x), kept):
                 yield name + where
 
+    def _wrong_inputs(self) -> Verdict | None:
+        what = next(self._overwritten(), "")
+        return self._wrong(f"an input is overwritten: {what}") if what else None
+
     def _wrong_beside_the_results(self) -> Iterator[Verdict]:
         """What else is wrong although the results are right."""
-        for what in self._overwritten():
-            yield self._wrong(f"an input is overwritten: {what}")
+        overwritten = self._wrong_inputs()
+        if overwritten is not None:
+            yield overwritten
         trace, allowed = self.trace, self.wanted.launches
         if trace is None:
             return

@@ -201,7 +201,8 @@ def _verdict_in_a_configuration(
             outcome = attempt.outcome()
         if said.getvalue() and not printed:
             printed = f"Printed in the case '{case.name}':\n{said.getvalue()[:MAX_PRINTED]}"
-        traced.add(attempt, time.process_time() - began)
+        if attempt.refusal is None:
+            traced.add(attempt, time.process_time() - began)
         if outcome is None:
             right.append(case.name)
             if not remark and (found := attempt.remark()):

@@ -24,6 +24,8 @@ PLAIN = "small and plain"  # the first case, whose angles are within 3, as in st
 # Names of unusual cases; an exercise may leave some out.
 STRIDED = ("batch and positions swapped in memory", "a slice of wider rows", "every other element")
 TAIL_AND_STRIDE = "part of a strided head"
+# Tables for which no result is right.
+TOO_SHORT, TOO_WIDE, ODD = "a table that is too short", "a table that is too wide", "an odd width"
 ZEROS_AND_SMALL = "a row of zeros, and small elements"  # where a norm's epsilon decides
 LARGE = "large elements"  # their squares overflow in fp16
 # If the first is left out, the second is too.
@@ -53,6 +55,7 @@ class Case:
     dtype: torch.dtype = torch.float32
     layout: str = "contiguous"
     options: dict[str, int] = field(default_factory=dict)  # for a candidate that accepts them
+    has_no_result: bool = False  # a candidate has to raise ValueError
 
     @property
     def is_large(self) -> bool:
@@ -68,6 +71,7 @@ class Spec:
     arguments: tuple[Argument, ...]
     overwrites: tuple[str, ...] = ()  # arguments that the candidate overwrites with the results
     leave_out: tuple[str, ...] = ()
+    may_refuse: tuple[str, ...] = ()  # cases in which it is right, or raises ValueError
     launches: int | None = None  # of kernels, at most; None: as many as it takes
     kernel: bool = False  # kernels have to do all work: PyTorch only allocates
     contiguous: bool = False  # results have to be

@@ -1,4 +1,4 @@
-"""Why the row kernel is slow: its arithmetic, or the start of its programs? Notebook 05 asks.
+"""What limits the kernels of notebook 05: bytes, sines, or the start of programs?
 
 Importing this loads Triton.
 """
@@ -8,44 +8,27 @@ from functools import partial
 
 from torch import Tensor
 
-from ..rungs import rung_1_naive, rung_2_row, rung_3_tile
+from ..rungs import rung_1_naive, rung_2_tile
 from ..rungs.any_tile import launch
 from ..rungs.changed import changed
 from ..rungs.measured import beside_a_copy
+from ..rungs.pairs_of_a_row import pairs_kernel, rope_by_pairs
 
-# rung 2, its sines before its first store, with a flag that leaves them out
-part_of_row_kernel = changed(
-    rung_2_row.my_rope_kernel,
-    "part_of_row_kernel",
-    (
-        "power of two\n):",
-        "power of two\n"
-        "    TRIG: tl.constexpr,  # compute cosine and sine? else use the angle itself for both\n"
-        "):",
-    ),
-    (
-        "    tl.store(out_ptr + offset, x1 * tl.cos(angle1) - x2 * tl.sin(angle1)",
-        "    cos1, sin1, cos2, sin2 = angle1, angle1, angle2, angle2\n"
-        "    if TRIG:\n"
-        "        cos1, sin1 = tl.cos(angle1), tl.sin(angle1)\n"
-        "        cos2, sin2 = tl.cos(angle2), tl.sin(angle2)\n"
-        "    tl.store(out_ptr + offset, x1 * cos1 - x2 * sin1",
-    ),
-    ("x2 * tl.cos(angle2) + x1 * tl.sin(angle2)", "x2 * cos2 + x1 * sin2"),
+# angles in place of their sines and cosines: the result is wrong, and its time tells what they cost
+without_sines_kernel = changed(
+    pairs_kernel,
+    "without_sines_kernel",
+    ("x1 * tl.cos(angle1) - x2 * tl.sin(angle1)", "x1 * angle1 - x2 * angle1"),
+    ("x2 * tl.cos(angle2) + x1 * tl.sin(angle2)", "x2 * angle2 + x1 * angle2"),
 )
 
 
-def part_of_row(t: Tensor, freqs: Tensor, trig: bool = True) -> Tensor:
-    """Rung 2's result; without `trig` no rotation, but a time that tells what sin and cos cost."""
-    return launch(part_of_row_kernel, t, freqs, TRIG=trig)
-
-
 def make_cases() -> dict[str, Callable[[], Tensor]]:
-    """Those of the record "05/two-bounds", at the headline shape."""
+    """Those of the record "05/against-the-copy", at the headline shape."""
     rotations = {
-        "naive": rung_1_naive.my_rope,
-        "row": part_of_row,
-        "row, no sin and cos": partial(part_of_row, trig=False),
-        "tile": rung_3_tile.my_rope,
+        "rung 1": rung_1_naive.my_rope,
+        "pairs": rope_by_pairs,
+        "pairs, no sin and cos": partial(launch, without_sines_kernel),
+        "rung 2": rung_2_tile.my_rope,
     }
     return beside_a_copy(rotations)

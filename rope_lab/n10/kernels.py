@@ -1,22 +1,22 @@
-"""Notebook 10: rung 2, and the same kernel without the mask of its first store.
+"""Notebook 10: a kernel of pairs, and the same one without the mask of its first store.
 
 Importing this loads Triton.
 """
 
 from torch import Tensor
 
-from ..rungs import rung_2_row
 from ..rungs.any_tile import launch
 from ..rungs.changed import changed
+from ..rungs.pairs_of_a_row import pairs_kernel, rope_by_pairs
 
 
 def half_split_row(t: Tensor, freqs: Tensor, out: Tensor | None = None) -> Tensor:
-    return rung_2_row.my_rope(t, freqs, out)
+    return rope_by_pairs(t, freqs, out)
 
 
 _FIRST_STORE = "tl.store(out_ptr + offset, x1 * tl.cos(angle1) - x2 * tl.sin(angle1)"
 unmasked_row_kernel = changed(
-    rung_2_row.my_rope_kernel,
+    pairs_kernel,
     "unmasked_row_kernel",
     (f"{_FIRST_STORE}, mask=exists)", f"{_FIRST_STORE})"),
 )

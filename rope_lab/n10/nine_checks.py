@@ -1,7 +1,5 @@
 """Notebook 10's nine bugs, each as a question to a reader's own function."""
 
-import mmap
-import sys
 from collections.abc import Callable
 
 import torch
@@ -14,11 +12,11 @@ from ..engine import device
 from ..judge import definitions
 from ..judge.check import compare
 from ..judge.check_exercise import check_exercise
+from ..judge.far_apart import rotates_far_positions
 from ..judge.spec import STRIDED
 
 RIGHT, WRONG = "RIGHT", "WRONG"
 _PLAIN = ("small and plain", "several sequences", "more elements than a block", "half precision")
-_STEP = 2**30  # elements between two positions: the third one is beyond 32 bits
 
 
 def nine_checks(rope: Callable) -> str:
@@ -89,26 +87,10 @@ def _tells_far_positions_apart(rope: Callable) -> str:
 
 
 def _counts_beyond_32_bits(rope: Callable) -> str:
-    """Three positions in the middle of 8 GiB, so that an offset that wraps around stays inside."""
-    try:
-        memory = _untouched(4 * _STEP + 64)
-    except (OSError, RuntimeError):
+    found = rotates_far_positions(rope)
+    if found is None:
         return "not tried: no memory for it"
-    small, table = _sample(3, 2, 8, torch.float16)
-    t = memory[2 * _STEP :].as_strided((3, 1, 2, 8), (_STEP, 16, 8, 1)).copy_(small)
-    expected = apply_rotary_pos_emb(small, table[:3], round_once=True)
-    return RIGHT if compare(rope(t, table[:3]), expected) else WRONG
-
-
-def _untouched(elements: int) -> torch.Tensor:
-    """Memory in fp16; on the CPU only the pages that are used exist.
-
-    Linux may refuse this much memory, unless a flag says that most of it stays unused.
-    """
-    if device != "cpu" or sys.platform != "linux":
-        return torch.empty(elements, dtype=torch.float16, device=device)
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0x4000)
-    return torch.frombuffer(mmap.mmap(-1, 2 * elements, flags=flags), dtype=torch.float16)
+    return RIGHT if found else WRONG
 
 
 def _is_run_twice(rope: Callable) -> str:

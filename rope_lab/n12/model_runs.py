@@ -16,7 +16,7 @@ from transformers.models.llama.modeling_llama import (
 )
 
 from ..profiling import steps
-from ..rungs import rung_7_loads_first
+from ..rungs import rung_7_any_input
 from . import models
 from .models import SHAPE_8B, SMALL, WAYS, loss_of, rotated_by
 
@@ -33,7 +33,7 @@ def rotations(shape: dict, positions: int, device: str) -> dict[str, Callable]:
     """Every rotation that is compared: PyTorch's own, our rung 7, the package's, and none."""
     return {
         "PyTorch": apply_rotary_pos_emb,
-        "rung 7": models.by_rung(rung_7_loads_first.my_rope, positions, shape["head_dim"], device),
+        "rung 7": models.by_rung(rung_7_any_input.my_rope, positions, shape["head_dim"], device),
         "package": models.by_package(),
         "none": models.nothing,
     }

@@ -8,12 +8,12 @@ from torch import Tensor
 def launch(
     kernel, t: Tensor, freqs: Tensor, out: Tensor | None = None, block_r: int = 1, **options
 ) -> Tensor:
-    """Rotate t by a kernel that takes what those of rungs 2 to 7 take.
+    """Rotate t by a kernel that takes what those of rungs 2 to 6 take.
 
     Args:
         kernel: a rung's, or one like it.
         t: contiguous, (s, b, h, d).
-        freqs: the table of angles, (s2, 1, 1, d).
+        freqs: the table of angles, (at least s, 1, 1, d).
         out: where the result goes; a new tensor by default.
         block_r: rows a program, a power of two; 1 for a kernel without `BLOCK_R`.
         options: `num_warps`, and constants that other kernels lack.

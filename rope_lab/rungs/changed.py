@@ -3,12 +3,14 @@
 import difflib
 import html
 import inspect
+import itertools
 import linecache
 
 from IPython.display import display
 
 # backgrounds of a diff's lines; the text keeps its contrast on light and dark pages
 COLORS = {"-": "rgba(213, 94, 0, 0.22)", "+": "rgba(0, 158, 115, 0.22)"}
+_NUMBERS = itertools.count()
 
 
 def fixed(kernel, *changes: tuple[str, str]):
@@ -48,7 +50,8 @@ def changed(kernel, name: str, *changes: tuple[str, str]):
                 "if you have changed the kernel in its cell, undo that first"
             )
         source = source.replace(old, new)
-    source, path = source.replace(f"def {original}(", f"def {name}("), f"<{name}>"
+    source = source.replace(f"def {original}(", f"def {name}(")
+    path = f"<{name} {next(_NUMBERS)}>"  # two copies may have one name
     # Triton reads the source from this cache. With None as time, it isn't checked against a file.
     linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
     names = dict(kernel.fn.__globals__)

@@ -15,7 +15,9 @@ from . import RUNGS, rung_of
 
 FOLDER = "ROPE_LAB_RUNGS"  # another folder to use; tools/hosted.py and tests set it
 _WITH_A_BACKWARD = 4  # the first such rung
-_IMPORTS = "import torch\nimport triton\nimport triton.language as tl\n"
+# The first line of a kept kernel. It counts up when the numbers of rungs change their meaning.
+_LADDER = "# ladder 2"
+_IMPORTS = f"{_LADDER}\nimport torch\nimport triton\nimport triton.language as tl\n"
 _KNOWN = ("import torch as torch", "import triton as triton", "import triton.language as tl")
 
 
@@ -46,7 +48,25 @@ def is_a_worked_solution() -> bool:
 
 def climbed() -> list[int]:
     """The rungs that have a kept kernel."""
-    return sorted(int(path.stem.removeprefix("rung_")) for path in folder().glob("rung_?.py"))
+    return sorted(rung for path, rung in _files() if _is_of_this_ladder(path))
+
+
+def set_aside() -> str:
+    """Move kernels of an older ladder into a folder of their own; a sentence if there are any."""
+    older = [path for path, _ in _files() if not _is_of_this_ladder(path)]
+    for path in older:
+        path.parent.joinpath("older").mkdir(exist_ok=True)
+        path.replace(path.parent / "older" / path.name)
+    words = "rungs have other numbers now, so your kernels of before are in"
+    return f"{words} {older[0].parent.name}/older" if older else ""
+
+
+def _files() -> list[tuple[Path, int]]:
+    return [(path, int(path.stem.removeprefix("rung_"))) for path in folder().glob("rung_?.py")]
+
+
+def _is_of_this_ladder(path: Path) -> bool:
+    return path.read_text(encoding="utf-8").startswith(_LADDER)
 
 
 def mine_or_ours() -> Callable:
@@ -71,7 +91,7 @@ def show_rung(rung: int) -> FoldedSource:
     """
     ours = rung_of(rung)
     path = folder() / f"rung_{rung}.py"
-    if QUIET not in os.environ and path.exists():
+    if QUIET not in os.environ and rung in climbed():
         text = path.read_text(encoding="utf-8").removeprefix(_IMPORTS)
         return FoldedSource(f"Rung {rung} to copy: your own", text.strip())
     return FoldedSource(f"Rung {rung} to copy: ours", ours.source.strip())

@@ -87,7 +87,7 @@ def test_parts_of_a_bar_differ_without_color(shown):
     figures_09.climb(recorded("09/rungs"))
     ((figure, _),) = shown
     keys = figure.legends[0].get_patches()
-    assert [patch.get_hatch() for patch in keys] == [None, "///", None]
+    assert [patch.get_hatch() for patch in keys] == [None, "///"]
     parts_of_bars = [bar for bar in figure.axes[0].patches if bar.get_x() > 0 and bar.get_width()]
     assert parts_of_bars and {bar.get_hatch() for bar in parts_of_bars} == {"///"}
 

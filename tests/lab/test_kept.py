@@ -27,8 +27,8 @@ def test_a_kernel_is_kept_as_a_module_with_all_that_it_uses(kept_here, tmp_path)
     names = runpy.run_path(str(kept_here / "rung_1.py"))
     assert callable(names["my_rope"]) and "turn" in names
     stored = (kept_here / "rung_1.py").read_text(encoding="utf-8")
-    assert stored.startswith(HEADER.strip()) and "as torch" not in stored
-    for comment in ("# angles (s2, 1, 1, d2), contiguous", "# strides of t in elements"):
+    assert HEADER.strip() in stored and "as torch" not in stored
+    for comment in ("# angles (at least s, 1, 1, d), contiguous", "# b * h, rows of one position"):
         assert comment in stored
 
 
@@ -109,3 +109,15 @@ def test_a_rung_to_copy_is_the_readers_own_once_it_is_kept(monkeypatch, tmp_path
     assert repr(lab.show_rung(5)) == repr(ours)
     with pytest.raises(ValueError, match="rung is 9; accepted: 1 to 7"):
         lab.show_rung(9)
+
+
+def test_kernels_of_an_older_ladder_are_set_aside(kept_here, monkeypatch, tmp_path):
+    """Their rungs had other numbers, so none of them counts, and none is lost."""
+    monkeypatch.delenv(QUIET)
+    kept_here.mkdir()
+    (kept_here / "rung_2.py").write_text("import torch\n", encoding="utf-8")
+    assert kept.climbed() == [] and lab.show_rung(2).title == "Rung 2 to copy: ours"
+    verdict = lab.check_rung(2, my_rope_of(RUNGS[2].source, tmp_path))
+    assert verdict and "your kernels of before are in kept/older" in verdict.remark, verdict
+    assert kept.climbed() == [2] and "import torch" in kept_here.joinpath("rung_2.py").read_text()
+    assert (kept_here / "older/rung_2.py").read_text(encoding="utf-8") == "import torch\n"

@@ -17,13 +17,14 @@ import triton.language as tl  # noqa: E402
 
 from rope_lab.compiler.stages import (  # noqa: E402
     STAGES,
+    evaluations_of_threads,
     kernel_lines,
     operations,
     signature,
 )
 from rope_lab.judge.climb.instruments import headline  # noqa: E402
 from rope_lab.judge.rehearsal import rehearsed  # noqa: E402
-from rope_lab.rungs import RUNGS, rung_3_tile  # noqa: E402
+from rope_lab.rungs import RUNGS, rung_2_tile  # noqa: E402
 
 MEMORY = torch.zeros(4096, dtype=torch.bfloat16)
 FP32 = torch.zeros(4096)
@@ -64,7 +65,7 @@ def copied(tensor=MEMORY, stride=256, **options):
 def compiled_tile(rows=8, num_warps=1, **options):
     sizes = {"HALF": 128, "BLOCK_R": rows, "BLOCK_HALF": 128, "num_warps": num_warps}
     arguments = MEMORY, FP32, MEMORY, 128
-    return compile_for("sm_90", rung_3_tile.my_rope_kernel, *arguments, **sizes, **options)
+    return compile_for("sm_90", rung_2_tile.my_rope_kernel, *arguments, **sizes, **options)
 
 
 @pytest.fixture(scope="module")
@@ -173,6 +174,25 @@ def test_a_rung_compiles_for_other_gpus_and_spills_nothing(number, gpu):
     assert here.spilled == 0, here
     assert (here.loads, here.stores) == (measured.loads, measured.stores), here
     assert here.programs_at_a_time >= 1
+
+
+# What threads repeat
+
+
+@triton.jit
+def cosines_of_sums_kernel(t_ptr, out_ptr, R: tl.constexpr, C: tl.constexpr):
+    i = tl.arange(0, R)[:, None] * C + tl.arange(0, C)[None, :]
+    sums = tl.sum(tl.load(t_ptr + i), axis=0)
+    tl.store(out_ptr + i, tl.cos(sums)[None, :] + tl.zeros((R, 1), tl.float32))
+
+
+@pytest.mark.needs_compiler
+@pytest.mark.parametrize("num_warps", (1, 4))
+def test_a_cosine_counts_for_each_thread_that_computes_it(num_warps):
+    """The sums of columns are a slice of the block's layout, which every warp has."""
+    sizes = {"R": 8, "C": 128, "num_warps": num_warps}
+    code = compile_for("sm_90", cosines_of_sums_kernel, FP32, FP32, **sizes)
+    assert evaluations_of_threads(code) == 128 * num_warps
 
 
 # Beside the kernel's lines

@@ -13,7 +13,7 @@ from transformers.models.qwen3 import modeling_qwen3
 from rope_lab.n12 import model_runs
 from rope_lab.n12.models import SMALL, WAYS, by_rung, new_qwen3, nothing, rotated_by
 from rope_lab.profiling import steps
-from rope_lab.rungs import rung_7_loads_first
+from rope_lab.rungs import rung_7_any_input
 
 OWN = modeling_llama.apply_rotary_pos_emb
 on_a_cpu = pytest.mark.skipif(torch.cuda.is_available(), reason="kernels are compiled for the GPU")
@@ -46,7 +46,7 @@ def test_a_way_puts_in_what_it_says_for_a_while(way, is_compiled):
 
 @on_a_cpu
 def test_a_kernel_of_the_climb_gives_the_models_values():
-    rotate = by_rung(rung_7_loads_first.my_rope, 6, 16, "cpu")
+    rotate = by_rung(rung_7_any_input.my_rope, 6, 16, "cpu")
     pairs = zip(
         model_runs.results(rotate, positions=6), model_runs.results(OWN, positions=6), strict=True
     )

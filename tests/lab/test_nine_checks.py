@@ -5,7 +5,7 @@ import torch
 
 from rope_kernels import apply_rotary_pos_emb
 from rope_lab.n10 import nine_checks
-from rope_lab.rungs import rung_2_row
+from rope_lab.rungs import rung_2_tile
 from rope_lab.rungs.changed import fixed
 
 
@@ -61,4 +61,4 @@ def test_a_result_that_changes_is_a_race():
 @pytest.mark.parametrize("old", ("tl.store", "nowhere to be found"))
 def test_what_is_fixed_is_there_once(old):
     with pytest.raises(ValueError, match="not once"):
-        fixed(rung_2_row.my_rope_kernel, (old, "x"))
+        fixed(rung_2_tile.my_rope_kernel, (old, "x"))

@@ -20,7 +20,7 @@ from rope_lab.records import QUIET
 
 pytestmark = pytest.mark.usefixtures("kept_here")
 
-ON_RUNG_2 = {
+ON_RUNG_1 = {
     "block pointers": styles.by_block_pointers,
     "descriptors": styles.by_descriptors,
     "libdevice of CUDA": partial(styles.by_functions, whose="CUDA's"),
@@ -29,21 +29,21 @@ ON_RUNG_2 = {
 }
 
 
-@pytest.mark.parametrize("style", ON_RUNG_2)
+@pytest.mark.parametrize("style", ON_RUNG_1)
 def test_a_right_kernel_is_on_its_rung(style):
-    verdict = lab.check_rung(2, ON_RUNG_2[style])
-    assert verdict and verdict.reason.startswith("rung 2, ") and not verdict.remark, verdict
+    verdict = lab.check_rung(1, ON_RUNG_1[style])
+    assert verdict and verdict.reason.startswith("rung 1, ") and not verdict.remark, verdict
 
 
 def test_what_cannot_be_kept_is_right_all_the_same(monkeypatch):
     monkeypatch.delenv(QUIET, raising=False)
-    verdict = lab.check_rung(2, partial(styles.by_functions))
+    verdict = lab.check_rung(1, partial(styles.by_functions))
     assert verdict and "it is not kept for the next notebook: my_rope is" in verdict.remark, verdict
 
 
 def test_an_error_of_ours_is_a_sentence(monkeypatch):
     monkeypatch.setattr("rope_lab.judge.climb.check_rung.readings_of", lambda *_: min([]))
-    verdict = lab.check_rung(2, styles.by_gather)
+    verdict = lab.check_rung(1, styles.by_gather)
     assert verdict.state == "not yet" and "raises ValueError: min()" in verdict.reason, verdict
 
 
@@ -58,7 +58,7 @@ WRONG = {
 @pytest.mark.parametrize("style", WRONG)
 def test_a_wrong_kernel_is_told_why(style):
     candidate, told = WRONG[style]
-    verdict = lab.check_rung(2, candidate)
+    verdict = lab.check_rung(1, candidate)
     assert verdict.state == "wrong" and told in repr(verdict), verdict
 
 
@@ -109,7 +109,7 @@ def test_what_standard_output_cannot_encode_is_escaped():
 
 
 def test_what_the_interpreter_lacks_is_said_with_what_to_do_instead():
-    verdict = lab.check_rung(2, partial(styles.by_functions, whose="assembly's"))
+    verdict = lab.check_rung(1, partial(styles.by_functions, whose="assembly's"))
     assert verdict.state == "not yet", verdict
     assert "tl.inline_asm_elementwise does not run in Triton's interpreter" in verdict.reason
     assert "write it with functions of triton.language" in verdict.reason

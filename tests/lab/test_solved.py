@@ -10,6 +10,7 @@ import nbformat
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
+import rope_lab as lab
 from exercise_form import NUMBERS, exercises_in
 from notebook_form import FOLDER, load, names_of_notebooks
 from rope_lab import solved
@@ -76,8 +77,8 @@ def test_an_exercise_is_known_by_its_check():
     found = solved.exercises_in(FOLDER)
     stubs = [check for one in found for check in one.stubs.values()]
     assert [check for check in stubs if checks[check] != 1] == []
-    entries = {entry.cell for number in NUMBERS for entry in exercises_in(number).entries}
-    assert {cell for one in found for cell in one.stubs} == entries
+    cells = {cell for number in NUMBERS for cell in exercises_in(number).stubs}
+    assert {cell for one in found for cell in one.stubs} == cells
     assert all(one.stubs for one in found)
 
 
@@ -111,6 +112,26 @@ def test_links_lead_to_cells_where_the_notebooks_are(monkeypatch, tmp_path):
     links = re.findall(r'href="\.\./([^"#]+)#cell-id=([^"]+)"', page)
     assert len(links) == len(solved.exercises_in(FOLDER)) + 1  # and the next one
     assert all(cell in ids[name] for name, cell in links)
+
+
+@pytest.mark.parametrize("folder_of_copies", (".", "solutions"))
+def test_a_copy_from_before_a_rung_changed_its_number_is_told_so(
+    folder_of_copies, monkeypatch, tmp_path
+):
+    """Its kernel would be judged by the edit of another rung."""
+    book = load("05_fused_half_split.ipynb").node
+    name = "05_fused_half_split" + "_solutions" * (folder_of_copies == "solutions") + ".ipynb"
+    place = tmp_path / folder_of_copies
+    place.mkdir(exist_ok=True)
+    monkeypatch.chdir(place)
+    nbformat.write(book, name)
+    assert solved.older_copy(2) == ""
+    (stub,) = [cell for cell in book.cells if "lab.check_rung(2, my_rope)" in cell.source]
+    stub.id = "05-before"
+    nbformat.write(book, name)
+    told = repr(lab.check_rung(2, abs))
+    assert told.startswith(f"NOT YET: this copy of {name} is old, and rung 2 is another kernel now")
+    assert solved.older_copy(3) == "" and solved.older_copy(4) == ""
 
 
 def test_what_is_kept_is_a_list_of_cells(folder):

@@ -6,16 +6,18 @@ import torch
 import rope_lab as lab
 from inputs import angles, contiguous
 from rope_kernels import RotaryPositionEmbedding, reference, rotate_half
-from rope_lab.rungs import rung_2_row, rung_3_tile
+from rope_lab.rungs import rung_2_tile
 from yardstick import assert_near, rotate_fp64
 
 pytest.importorskip("triton", reason="needs Triton")
 
-from rope_lab.n05.kernels import part_of_row
+from rope_lab.n05.kernels import without_sines_kernel
 from rope_lab.n06.tunings import TILES
 from rope_lab.n08.kernels import Setting
 from rope_lab.profiling.probes import multiply_adds
 from rope_lab.rungs.any_tile import launch
+from rope_lab.rungs.naive_rope import naive_rope
+from rope_lab.rungs.pairs_of_a_row import rope_by_pairs
 
 SHAPE = (5, 2, 3, 24)
 
@@ -23,7 +25,7 @@ SHAPE = (5, 2, 3, 24)
 @pytest.mark.parametrize("block_r", (1, 4, 8))
 def test_a_rung_with_another_tile(block_r, device):
     t, freqs = contiguous(SHAPE, torch.float32, device), angles(5, 24, device)
-    got = launch(rung_3_tile.my_rope_kernel, t, freqs, block_r=block_r, num_warps=1)
+    got = launch(rung_2_tile.my_rope_kernel, t, freqs, block_r=block_r, num_warps=1)
     assert_near(got, rotate_fp64(t, freqs, "sbhd"))
 
 
@@ -35,13 +37,17 @@ def test_autotune_may_choose_the_best_tiles_of_the_sweep():
     assert offered >= {name for name, us in times.items() if us < 1.1 * min(times.values())}
 
 
-def test_the_row_kernel_with_a_part_left_out(device):
+@pytest.mark.parametrize("rope", (rope_by_pairs, naive_rope))
+def test_a_kernel_that_is_no_rung(rope, device):
+    t, freqs = contiguous(SHAPE, torch.float32, device), angles(5, 24, device)
+    assert_near(rope(t, freqs), rotate_fp64(t, freqs, "sbhd"))
+
+
+def test_the_kernel_of_pairs_with_a_part_left_out(device):
     """It leaves out cos and sin, and nothing else."""
     t, freqs = contiguous(SHAPE, torch.float32, device), angles(5, 24, device)
-    # compiled twice, products and sums are not always contracted alike
-    assert lab.compare(part_of_row(t, freqs), rung_2_row.my_rope(t, freqs))
     want = t * freqs + rotate_half(t) * freqs
-    assert lab.compare(part_of_row(t, freqs, trig=False), want)
+    assert lab.compare(launch(without_sines_kernel, t, freqs), want)
 
 
 @pytest.mark.parametrize("changed", [{}, {"repeats": 3}, {"programs": 3}, {"rows": 1}])

@@ -86,14 +86,14 @@ ROWS = [
     (2, lambda text: onto_the_sines(off_the_loads(text)), "RIGHT: edit 2\n  instructions per "),
     (3, nothing, "NOT YET: the kernel is unchanged. Move three lines up"),
     (3, above("cos2", "offset", "x1", "x2"), f"{CORRECT}this line still comes after the first cos"),
-    (3, above("angle_ptr", "x1", "x2"), "WRONG in the case 'small and plain'"),
+    (3, above("angle_ptrs", "x1", "x2"), "WRONG in the case 'small and plain'"),
     (
         3,
-        above("angle_ptr", "offset", "x1", "x2"),
+        above("angle_ptrs", "offset", "x1", "x2"),
         "RIGHT: edit 3\n  loads before the first cosine: 2 of 4 -> all 4\n",
     ),
 ]
-TIMES = {1: "162 -> 84 us", 2: "84 -> 69 us", 3: "69 -> 65 us"}
+TIMES = {1: "160 -> 84 us", 2: "84 -> 69 us", 3: "69 -> 66 us"}
 
 
 def chosen(every):
@@ -152,8 +152,8 @@ def test_the_page_counts_sines_and_bytes_as_the_compiler_makes_them():
     """Of the kernel as it is, and after edits 1 and 2."""
     text = "\n".join(cell.source for cell in load(THREE_EDITS).markdown)
     found = {}
-    for edits in range(3):
-        code = compiled(4 + edits)
+    for edits, rung in enumerate((2, 3, 5)):  # a flag that is false changes nothing
+        code = compiled(rung)
         each = layout_of(code, "cos1, sin1 =").size_per_thread[-1]
         found[edits] = 4 * 32 * code.num_warps * each
     assert list(found.values()) == [4096, 1024, 512]
@@ -161,16 +161,16 @@ def test_the_page_counts_sines_and_bytes_as_the_compiler_makes_them():
         "4096 per program. But all 8 rows need the same 512" in text
         and "still computes 1024 cosines" in text
     )
-    assert (min(compiled(4).loads), min(compiled(5).loads)) == (4, 16)
+    assert (min(compiled(2).loads), min(compiled(3).loads)) == (4, 16)
     assert "its angles 16 bytes at a time, instead of 4" in text
 
 
 @pytest.mark.parametrize("edits", range(4))
 def test_the_picture_has_the_times_of_the_edits_that_were_made(edits):
     _, alt = draw.drawn(times, edits=edits)
-    bars = ["the kernel 162 µs", "edit 1 84 µs", "edit 2 69 µs", "edit 3 65 µs"]
+    bars = ["the kernel 160 µs", "edit 1 84 µs", "edit 2 69 µs", "edit 3 66 µs"]
     still_open = [f"edit {number} ?" for number in range(edits + 1, 4)]
-    assert ", ".join([*bars[: edits + 1], *still_open, "a memory copy 66 µs"]) in alt
+    assert ", ".join([*bars[: edits + 1], *still_open, "a memory copy 64 µs"]) in alt
 
 
 def test_a_function_without_a_source_is_judged_too():

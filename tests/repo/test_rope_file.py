@@ -1,5 +1,7 @@
 """`rope.py`, the kernel in one file, beside `rope_kernels`; and what it refuses."""
 
+import ast
+import inspect
 import runpy
 
 import pytest
@@ -8,9 +10,16 @@ import torch
 import rope
 from processes import ROOT, run_python
 from rope_kernels import apply_rotary_pos_emb
+from rope_lab.rungs import RUNGS
 
 DTYPES = {torch.float32: 1e-5, torch.bfloat16: 2**-7, torch.float16: 2**-10}
-SIZES = (5, 2, 3, 64), (7, 1, 9, 72), (1, 3, 1, 2), (3, 2, 17, 256), (2, 1, 1, 34)
+SIZES = {  # (s, b, h, d) -> how many of the d elements rotate
+    (5, 2, 3, 64): 64,
+    (7, 1, 9, 72): 24,
+    (1, 3, 1, 2): 2,
+    (3, 2, 17, 256): 256,
+    (2, 1, 1, 35): 34,
+}
 STRIDES = {
     "sbhd": lambda t: t,
     "a view of bshd": lambda t: t.transpose(0, 1).contiguous().transpose(0, 1),
@@ -24,9 +33,9 @@ STRIDES = {
 @pytest.mark.parametrize("strides", STRIDES)
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 def test_result_and_gradients_are_the_packages(sizes, strides, dtype, device):
-    s, _, _, d = sizes
+    s, d2 = sizes[0], SIZES[sizes]
     t = STRIDES[strides](torch.randn(sizes, device=device).to(dtype)).detach().requires_grad_()
-    freqs = rope.angles(s + 2, d, device=device)
+    freqs = rope.angles(s + 2, d2, device=device)
     freqs = freqs + 0.1 * torch.randn_like(freqs)  # both members of a pair have their own angle
     grad = STRIDES[strides](torch.randn(sizes, device=device).to(dtype)).requires_grad_()
     found = []
@@ -42,12 +51,12 @@ def test_result_and_gradients_are_the_packages(sizes, strides, dtype, device):
 @pytest.mark.parametrize(
     ("t", "freqs", "words"),
     (
-        (torch.ones(3, 1, 1, 5), torch.ones(3, 1, 1, 5), "t is torch.float32 of shape"),
+        (torch.ones(3, 1, 1, 5), torch.ones(3, 1, 1, 5), "freqs has shape"),
         (torch.ones(3, 1, 4), torch.ones(3, 1, 1, 4), "t is torch.float32 of shape"),
         (torch.ones(3, 1, 1, 4).double(), torch.ones(3, 1, 1, 4), "t is torch.float64"),
         (torch.ones(3, 1, 1, 4).int(), torch.ones(3, 1, 1, 4), "t is torch.int32"),
         (torch.ones(3, 1, 1, 4), torch.ones(2, 1, 1, 4), "freqs has shape"),
-        (torch.ones(3, 1, 1, 4), torch.ones(3, 1, 1, 2), "freqs has shape"),
+        (torch.ones(3, 1, 1, 4), torch.ones(3, 1, 1, 6), "freqs has shape"),
         (torch.ones(3, 1, 1, 4), torch.ones(3, 1, 1, 4, requires_grad=True), "requires a grad"),
         (torch.ones(3, 1, 1, 4), torch.ones(3, 1, 1, 4, device="meta"), "another device"),
     ),
@@ -57,10 +66,21 @@ def test_what_it_does_not_take_is_refused(t, freqs, words):
         rope.rope(t, freqs)
 
 
+def test_its_kernel_is_that_of_the_last_rung():
+    """But for its name and comments."""
+
+    def without_name(kernel):
+        (function,) = ast.parse(inspect.getsource(kernel.fn)).body
+        function.name = "kernel"
+        return ast.unparse(function)
+
+    assert without_name(rope.rope_kernel) == without_name(RUNGS[7].module.my_rope_kernel)
+
+
 def test_it_is_short_and_checks_itself(capsys):
     path = ROOT / "rope.py"
     lines = len(path.read_text("utf-8").splitlines())
-    assert lines < 150
+    assert lines < 165
     assert f"the kernel in one file of {lines} lines" in (ROOT / "README.md").read_text("utf-8")
     runpy.run_path(str(path), run_name="__main__")
     assert capsys.readouterr().out.count("result and gradient are correct") == 3

@@ -1,6 +1,6 @@
 """Kernels in other styles than ours; `tests/lab/test_other_styles.py` has them judged.
 
-Each launcher `by_...` rotates whole heads, of contiguous tensors, as rung 2 asks, unless it says
+Each launcher `by_...` rotates whole heads, of contiguous tensors, as rung 1 asks, unless it says
 otherwise.
 """
 
@@ -23,8 +23,17 @@ def whole(t):
     return {"D": t.shape[-1], "BLOCK": triton.next_power_of_2(t.shape[-1])}
 
 
+def refuse_all_but_whole_rows(t, freqs):
+    """Raise ValueError for what the kernels below would get wrong."""
+    if not t.is_contiguous() or t.shape[-1] % 2:
+        raise ValueError("t has strides or an odd width; accepted: contiguous, an even width")
+    if len(freqs) < len(t) or freqs.shape[-1] != t.shape[-1]:
+        raise ValueError("the table is too short, or has another width than t")
+
+
 def by_rows(kernel, t, freqs, out, **constants):
     """Launch a program for each row."""
+    refuse_all_but_whole_rows(t, freqs)
     s, b, h, _ = t.shape
     out = torch.empty_like(t) if out is None else out
     kernel[(s * b * h,)](t, freqs, out, b * h, **constants)
@@ -97,6 +106,7 @@ def described_kernel(t, freqs, out, rows, D: tl.constexpr, BLOCK: tl.constexpr):
 
 
 def by_descriptors(t, freqs, out=None):
+    refuse_all_but_whole_rows(t, freqs)
     s, b, h, d = t.shape
     out = torch.empty_like(t) if out is None else out
     block = triton.next_power_of_2(d)

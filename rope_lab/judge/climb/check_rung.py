@@ -12,12 +12,14 @@ import torch
 from ...compiler.launch_limits import Refused
 from ...compiler.launches import Launch
 from ...records import QUIET
-from ...rungs import SHAPE, kept, rung_of
+from ...rungs import RUNGS, SHAPE, kept, rung_of
 from ...rungs.measured import speed_here, speed_of_ours
-from ...solved import after_rung
+from ...solved import after_rung, older_copy
 from ...standalone import NotStandalone
 from ..check_exercise import Tried, in_place, try_on_cases
 from ..counts import Counted
+from ..far_apart import rotates_far_positions
+from ..guests import TookTooLong
 from ..refusals import does_not_compile
 from ..rehearsal import Rehearsal, rehearsed
 from ..spec import Case, Spec
@@ -25,7 +27,16 @@ from ..verdict import AS_INTERPRETED, NOT_YET, RIGHT, WRONG, Verdict, raised
 from . import specifications as specs
 from .instruments import headline, loop_in, readings_of
 from .ladder import TO_FIND, row_of
-from .targets import EIGHT_ROWS, IN_ORDER, TARGETS, WIDE, Target, advice, row, rungs_ahead
+from .targets import (
+    EIGHT_ROWS,
+    IN_ORDER,
+    IN_THE_THREADS,
+    TARGETS,
+    Target,
+    advice,
+    row,
+    rungs_ahead,
+)
 
 PROBE = Case("heads of 256, in bfloat16", {"s": 2, "b": 4, "h": 8, "d": SHAPE[-1]}, torch.bfloat16)
 
@@ -38,7 +49,7 @@ class ReadsElements(Exception):
 class Use:
     """A way to call `my_rope`."""
 
-    from_rung: int
+    rungs: range  # those that it is asked of
     words: str  # what a verdict on this use begins with
     wanted: Spec  # what it has to compute
     transpose: bool = False
@@ -55,28 +66,47 @@ class Use:
         return partial(candidate, transpose=True) if self.transpose else candidate
 
 
-_FIRST_RUNG = Use(1, "", specs.rope_of_any_strides)
+_WRAPS = "an offset of 32 bits, which wraps around: .to(tl.int64) on what is multiplied by a stride"
+_ANY_INPUT = 7  # the first rung that takes strides and a tail
+_FORWARD, _IN_PLACE, _BACKWARD = (range(first, _ANY_INPUT) for first in (1, 2, 4))
+_FROM_THEN_ON = range(_ANY_INPUT, len(RUNGS) + 1)
 _USES = (
-    Use(2, "", specs.rope_of_whole_rows),
-    Use(2, "in place, ", specs.rope_of_whole_rows_in_place, out="out"),
-    Use(4, "backward, ", specs.rope_of_whole_rows_gradient, transpose=True),
-    Use(4, "backward in place, ", specs.rope_of_gradient_in_place, transpose=True, out="out"),
+    Use(_FORWARD, "", specs.rope_of_whole_rows),
+    Use(_IN_PLACE, "in place, ", specs.rope_of_whole_rows_in_place, out="out"),
+    Use(_BACKWARD, "backward, ", specs.gradient_of_whole_rows, transpose=True),
+    Use(
+        _BACKWARD,
+        "backward in place, ",
+        specs.gradient_of_whole_rows_in_place,
+        transpose=True,
+        out="out",
+    ),
+    Use(_FROM_THEN_ON, "", specs.rope_of_any_input),
+    Use(_FROM_THEN_ON, "in place, ", specs.rope_of_any_input_in_place, out="out"),
+    Use(_FROM_THEN_ON, "backward, ", specs.gradient_of_any_input, transpose=True),
+    Use(
+        _FROM_THEN_ON,
+        "backward in place, ",
+        specs.gradient_of_any_input_in_place,
+        transpose=True,
+        out="out",
+    ),
 )
 
 
 def uses_of(rung: int) -> list[Use]:
     """The calls that a rung must support; the first one is the forward, out of place."""
-    return [use for use in _USES if use.from_rung <= rung] or [_FIRST_RUNG]
+    return [use for use in _USES if rung in use.rungs]
 
 
 def check_rung(rung: int, candidate: Callable) -> Verdict:
     """Check your kernel for a rung, and keep its source if it is right.
 
     Values, addresses and the order of programs are checked as by `check_exercise`: from rung 2 on
-    also in place, from rung 4 on also backward. Then the rung's goal is checked in the interpreter,
-    and in the machine code for an H200 at the headline shape. Without Triton's compiler, there is
-    no machine code of your kernel. Then the verdict says what couldn't be checked, and the kernel
-    is kept anyway.
+    also in place, from rung 4 on also backward. Inputs that a rung can't take have to be refused.
+    Then the rung's goal is checked in the interpreter, and in the machine code for an H200 at the
+    headline shape. Without Triton's compiler, there is no machine code of your kernel. Then the
+    verdict says what couldn't be checked, and the kernel is kept anyway.
 
     Args:
         rung: 1 to 7.
@@ -86,13 +116,17 @@ def check_rung(rung: int, candidate: Callable) -> Verdict:
         ValueError: there is no such rung.
     """
     rung_of(rung)
+    if words := older_copy(rung):
+        return Verdict(state=NOT_YET, reason=words, boxed=True)
     verdict = verdict_on_rung(rung, candidate, partial(_by_instruments, rung, candidate))
     if verdict.state not in (RIGHT, AS_INTERPRETED) or QUIET in os.environ:
         return verdict
     try:
+        moved = kept.set_aside()
         kept.keep(rung, candidate)
         climb = replace(verdict.climb, row=str(row_of(rung)), follows=after_rung(rung))
-        return replace(verdict, climb=climb)
+        remark = "; ".join(filter(None, (verdict.remark, moved)))
+        return replace(verdict, climb=climb, remark=remark)
     except (NotStandalone, OSError) as error:  # a partial, or a folder that may not be written
         words = f"it is not kept for the next notebook: {error}"
         return replace(verdict, remark="; ".join(filter(None, (verdict.remark, words))))
@@ -149,7 +183,25 @@ def verdict_on_values(rung: int, candidate: Callable) -> Tried:
             remark = remark or use.words + verdict.remark
         first = first or Tried(verdict, counted)
     cases = replace(first.verdict.cases, right=right)
-    return Tried(replace(first.verdict, cases=cases, remark=remark), first.counted)
+    verdict = replace(first.verdict, cases=cases, remark=remark)
+    if rung >= _ANY_INPUT:
+        verdict = _with_far_positions(verdict, candidate)
+    return Tried(verdict, first.counted)
+
+
+def _with_far_positions(verdict: Verdict, candidate: Callable) -> Verdict:
+    """The verdict on a kernel whose other values are right, after a tensor with huge strides."""
+    try:
+        found = rotates_far_positions(candidate)
+    except (Exception, SystemExit, TookTooLong) as error:  # whatever a reader's function may raise
+        found = Verdict(state=WRONG, reason=raised(error))
+    if found is None:
+        words = "strides beyond 2^31 are not tried, because this machine has no memory for it"
+        return replace(verdict, remark="; ".join(filter(None, (verdict.remark, words))))
+    if found:
+        return verdict
+    reason = "position 2 is 2^31 elements after position 0, and its rows come out wrong"
+    return replace(verdict, state=WRONG, reason=reason, remark="", looks_like=_WRAPS)
 
 
 def only_launch(rung: int, candidate: Callable) -> tuple[Launch | None, str]:
@@ -241,8 +293,8 @@ def _explains(missed: list[Target], readings: dict[str, float]) -> Target:
     """The missed target that explains the others: rows, then a wrong order, then the rung's."""
     if EIGHT_ROWS in missed:
         has_more_rows = readings["programs"] < EIGHT_ROWS.limit
-        # too many rows explain every missed target; too few explain narrow loads
-        if has_more_rows or WIDE in missed:
+        # too many rows explain every missed target; too few explain what threads repeat
+        if has_more_rows or IN_THE_THREADS in (target.instrument for target in missed):
             return EIGHT_ROWS
     if IN_ORDER in missed:
         return IN_ORDER

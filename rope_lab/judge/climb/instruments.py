@@ -5,16 +5,19 @@ headline shape.
 """
 
 import ast
+import math
 
 import torch
 from torch import Tensor
 
 from ...compiler.compile import Compiled
-from ...compiler.instructions import instruction_time, loads_before_first_branch, warp_instructions
+from ...compiler.instructions import loads_before_first_branch, warp_instructions
 from ...compiler.launches import Launch
 from ...compiler.listings import NoCompiler
+from ...compiler.stages import evaluations_of_threads
 from ...rungs import SHAPE
 from ..counts import Counted
+from .targets import IN_THE_SOURCE, IN_THE_THREADS
 
 _TMA_BYTES = 16  # a row of a box, at least
 
@@ -41,7 +44,7 @@ def readings_of(counted: Counted, launch: Launch) -> dict[str, float]:
     readings = {
         # in multiples of the bytes of t
         "bytes requested": (sum(counted.loaded.values()) + counted.stored) / size,
-        "sin/cos evaluations": counted.evaluations / (counted.elements / 2),  # a pair
+        IN_THE_SOURCE: counted.evaluations / (counted.elements / 2),  # a pair
         "loads after a sine": order.partition("E")[2].count("L"),  # of the first program
         "programs": launch.programs,
     }
@@ -55,9 +58,8 @@ def _readings_of_code(code: Compiled, programs: int) -> dict[str, float]:
     # a descriptor's boxes are copied by TMA, in rows of at least 16 bytes
     by_tma = [_TMA_BYTES] if "cp.async.bulk" in code.stages["ptx"] else []
     return {
+        IN_THE_THREADS: evaluations_of_threads(code) * programs / (math.prod(SHAPE) / 2),  # a pair
         "instructions": warp_instructions(code),  # of a warp, slow branches left out
-        # microseconds for all of them, if no lane ever waits
-        "instruction time": instruction_time(code, programs),
         "narrowest load": min([*code.loads, *by_tma], default=0),  # bytes; 0: atomics alone
         "loads before a branch": loads_before_first_branch(code)[0],  # of the machine code
     }

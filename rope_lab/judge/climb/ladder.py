@@ -4,19 +4,19 @@ import html
 import os
 from dataclasses import dataclass
 
-from ...profiling import machines
-from ...profiling.roofline import headline
 from ...records import QUIET, Measurement, recorded
 from ...rungs import RUNGS, kept, rung_of
-from ...rungs.measured import COPY, EAGER, KEY, PACKAGE
+from ...rungs.measured import COPY, EAGER, KEY
 from .targets import number
 
 # What the whole ladder says about the rungs whose edit the reader has to find.
 TO_FIND = {
+    3: {"what changed": "for you to find: one number"},
     5: {"what changed": "for you to find, in a layout"},
-    6: {"what changed": "for you to find, in two layouts"},
-    7: {"what changed": "for you to find, in the order of instructions"},
+    6: {"what changed": "for you to find, in the order of instructions"},
 }
+
+_COUNTS = ("bytes", "sin/cos", "in threads")
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,9 @@ def ladder(upto: int | None = None) -> Ladder:
     """The rungs as a table, from eager PyTorch to a copy.
 
     The counts are those of our kernels, at the headline shape: bytes requested, in multiples of
-    t's; sin/cos evaluations per pair in the source; I/P, the time for all instructions on an H200;
-    B/W, the time for the bytes that must move. Times are from the record. Your finished rungs are
-    marked. The whole ladder is shown before the exercises, so it doesn't name their edits.
+    t's; sin/cos evaluations per pair, in the source and in the threads of an H200. Times are from
+    the record. Your finished rungs are marked. The whole ladder is shown before the exercises, so
+    it doesn't name the edits to find.
 
     Args:
         upto: the last rung to show, with its counts; None: all rungs, without counts.
@@ -65,14 +65,10 @@ def ladder(upto: int | None = None) -> Ladder:
     last = len(RUNGS) if upto is None else rung_of(upto).number
     times = recorded(KEY)
     rows = [{"what changed": "eager PyTorch: ten kernels"} | _time(EAGER, times)]
-    law = machines.of_notebook_08()
-    of_bytes = headline(0, "bf16")[0] / law.bytes_a_us  # at a copy's bandwidth
     to_find = TO_FIND if upto is None else {}
-    rows += [_row(rung, of_bytes, times) | to_find.get(rung, {}) for rung in RUNGS if rung <= last]
-    if last == len(RUNGS):
-        rows.append({"what changed": "the package's kernel, with a table"} | _time(PACKAGE, times))
+    rows += [_row(rung, times) | to_find.get(rung, {}) for rung in RUNGS if rung <= last]
     rows.append({"what changed": "a copy of t", "bytes": "2 N"} | _time(COPY, times))
-    counts = () if upto is None else ("bytes", "sin/cos", "I/P", "B/W")  # exercises ask for them
+    counts = () if upto is None else _COUNTS  # exercises ask for them
     head = ("rung", "notebook", "what changed", *counts, "time", "of a copy")
     cells = [tuple(row.get(name, "") for name in head) for row in rows]
     return Ladder(head, cells, f"Times: {times.origin}")
@@ -86,7 +82,7 @@ def row_of(rung: int) -> Ladder:
     return Ladder(whole.head, rows, source="")
 
 
-def _row(number_of_rung: int, of_bytes: float, times: Measurement) -> dict[str, str]:
+def _row(number_of_rung: int, times: Measurement) -> dict[str, str]:
     """What a rung changed, what the instruments show of it, and its time."""
     rung = RUNGS[number_of_rung]
     mark = " ✓" if QUIET not in os.environ and rung.number in kept.climbed() else ""
@@ -96,8 +92,7 @@ def _row(number_of_rung: int, of_bytes: float, times: Measurement) -> dict[str, 
         "what changed": rung.change,
         "bytes": f"{number(rung.requested)} N",
         "sin/cos": number(rung.evaluations),
-        "I/P": f"{rung.instruction_us:.0f} us",
-        "B/W": f"{of_bytes:.0f} us",
+        "in threads": number(rung.evaluations_of_threads),
     } | _time(f"rung {rung.number}", times)
 
 

@@ -1,4 +1,4 @@
-"""Rung 2, notebook 05: one program a row; it owns both members of its pairs."""
+"""Between rungs 1 and 2, notebook 05: a lane owns a pair, and a program takes one row."""
 
 import torch
 import triton
@@ -6,9 +6,9 @@ import triton.language as tl
 
 
 @triton.jit
-def my_rope_kernel(
+def pairs_kernel(
     t_ptr,  # input (s, b, h, d), contiguous
-    freqs_ptr,  # angles (s2, 1, 1, d), contiguous
+    freqs_ptr,  # angles (at least s, 1, 1, d), contiguous
     out_ptr,  # output like t; may be t itself
     rows,  # b * h, rows of one position
     HALF: tl.constexpr,  # d / 2
@@ -21,18 +21,17 @@ def my_rope_kernel(
     offset = row * 2 * HALF + pair
     x1 = tl.load(t_ptr + offset, mask=exists).to(tl.float32)
     x2 = tl.load(t_ptr + offset + HALF, mask=exists).to(tl.float32)
-    angle_ptr = freqs_ptr + position * 2 * HALF + pair
-    angle1 = tl.load(angle_ptr, mask=exists)
-    angle2 = tl.load(angle_ptr + HALF, mask=exists)
+    angle_ptrs = freqs_ptr + position * 2 * HALF + pair
+    angle1 = tl.load(angle_ptrs, mask=exists)
+    angle2 = tl.load(angle_ptrs + HALF, mask=exists)
     tl.store(out_ptr + offset, x1 * tl.cos(angle1) - x2 * tl.sin(angle1), mask=exists)
     tl.store(out_ptr + offset + HALF, x2 * tl.cos(angle2) + x1 * tl.sin(angle2), mask=exists)
 
 
-def my_rope(t, freqs, out=None):
+def rope_by_pairs(t, freqs, out=None):
     s, b, h, d = t.shape
-    if out is None:
-        out = torch.empty_like(t)
-    my_rope_kernel[(s * b * h,)](
-        t, freqs, out, b * h, HALF=d // 2, BLOCK_HALF=triton.next_power_of_2(d // 2)
-    )
+    half = d // 2
+    out = torch.empty_like(t) if out is None else out
+    block_half = triton.next_power_of_2(half)
+    pairs_kernel[(s * b * h,)](t, freqs, out, b * h, HALF=half, BLOCK_HALF=block_half)
     return out
