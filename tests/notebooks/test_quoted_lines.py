@@ -1,4 +1,4 @@
-"""Lines of kernels that notebooks quote, by hand: each is still there."""
+"""Kernels that are written twice: lines that a notebook quotes, and solutions that it times."""
 
 import ast
 import io
@@ -9,9 +9,8 @@ import pytest
 
 from notebook_form import ROOT, load
 
-RUNG_7 = "rope_lab/rungs/rung_7_loads_first.py"
-KERNEL, NORM_KERNEL = "rope_kernels/kernel.py", "rope_kernels/norms/kernel.py"
-NOTEBOOK_09, NOTEBOOK_11 = "09_to_the_memory_limit.ipynb", "11_two_for_the_price_of_one.ipynb"
+NORM_KERNEL = "rope_kernels/norms/kernel.py"
+NOTEBOOK_11 = "11_two_for_the_price_of_one.ipynb"
 
 
 def lines_of(file, function):
@@ -40,37 +39,6 @@ def text_of(notebook, cell_id):
     return text
 
 
-def table_of(cell_id):
-    """The rows of a cell's table in notebook 09, without its head; a cell's text without quotes."""
-    rows = [line for line in text_of(NOTEBOOK_09, cell_id).splitlines() if line.startswith("|")]
-    cells = [re.split(r"(?<!\\)\|", row)[1:-1] for row in rows[2:]]
-    return [[cell.strip(" `").replace(r"\|", "|") for cell in row] for row in cells]
-
-
-QUOTED = [(partner, "09-98") for _, partner in table_of("09-98")]
-QUOTED += [(line, "09-same-back") for line, _ in table_of("09-same-back")]
-
-
-@pytest.mark.parametrize("quoted, cell_id", QUOTED, ids=[quoted for quoted, _ in QUOTED])
-def test_notebook_09_quotes_a_line_of_the_package(quoted, cell_id):
-    function, line = quoted.split(": ", maxsplit=1)
-    is_there = has(lines_of(KERNEL, function), line)
-    assert is_there, (
-        f"{function} has no line {line!r}: notebook 09's table quotes it. Edit the table in cell "
-        f"{cell_id} of notebooks/{NOTEBOOK_09}: quote the line of {KERNEL} that does the same now"
-    )
-
-
-def test_notebook_09_quotes_rung_7_whole():
-    head, *body = filter(None, lines_of(RUNG_7, "my_rope_kernel"))
-    assert head.startswith("defmy_rope_kernel(")
-    quoted = ["".join(mine.split()) for mine, _ in table_of("09-98") if mine]
-    assert quoted == body, (
-        f"The left column of the table in cell 09-98 of notebooks/{NOTEBOOK_09} is the body of "
-        f"my_rope_kernel in {RUNG_7}, line by line: edit the table"
-    )
-
-
 def listing_of(notebook, cell_id):
     """The lines of the Python code in a cell's text."""
     text = text_of(notebook, cell_id)
@@ -88,11 +56,19 @@ def test_notebook_11_quotes_lines_of_the_package():
     )
 
 
-@pytest.mark.parametrize("kernel", ("swiglu_kernel", "add_rms_norm_kernel", "logsumexp_kernel"))
-def test_notebook_13_inspects_the_kernels_of_its_solutions(kernel):
-    notebook = load("solutions/13_a_kernel_of_your_own_solutions.ipynb")
-    solved = "\n".join(cell.source for cell in notebook.code)
-    ours = (ROOT / "rope_lab/n13/kernels.py").read_text(encoding="utf-8")
+@pytest.mark.parametrize(
+    "notebook, kernel",
+    (
+        ("03_first_triton_kernel", "softmax_kernel"),
+        ("13_a_kernel_of_your_own", "swiglu_kernel"),
+        ("13_a_kernel_of_your_own", "add_rms_norm_kernel"),
+        ("13_a_kernel_of_your_own", "logsumexp_kernel"),
+    ),
+)
+def test_a_notebook_measures_the_kernels_of_its_solutions(notebook, kernel):
+    solutions = load(f"solutions/{notebook}_solutions.ipynb")
+    solved = "\n".join(cell.source for cell in solutions.code)
+    ours = (ROOT / f"rope_lab/n{notebook[:2]}/kernels.py").read_text(encoding="utf-8")
     one, other = (
         {x.name: ast.unparse(x) for x in ast.parse(text).body if isinstance(x, ast.FunctionDef)}
         for text in (solved, ours)
