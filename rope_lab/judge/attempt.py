@@ -151,7 +151,7 @@ class Attempt:
         return self._call()
 
     def _call(self) -> Verdict | None:
-        stopped, self.eager = None, BesideKernels(self.wanted.copies)
+        stopped, self.eager = None, BesideKernels()
         with watch(self.device) as self.trace, self.eager, configuration(self.configuration):
             try:
                 self.returned = self._as_a_guest(self.case, self.given)

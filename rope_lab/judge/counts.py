@@ -50,10 +50,8 @@ class BesideKernels(Traffic):
             isn't known here.
     """
 
-    def __init__(self, copies: bool = False) -> None:
-        """`copies`: whether PyTorch may copy."""
+    def __init__(self) -> None:
         super().__init__()
-        self.copies = copies
         self.computed: list[tuple[str, Tensor]] = []  # kept alive: an address is not used twice
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -61,10 +59,9 @@ class BesideKernels(Traffic):
         before = next(filter(None, map(self.maker_of, tree_leaves((args, kwargs)))), "")
         out = self.counted(func, args, kwargs)
         if len(self.kernels) > count and self.kernels[-1].bytes_read:
-            name = self.kernels[-1].name
-            name = before or ("" if self.copies and name in COPIES else name)
+            name = before or self.kernels[-1].name
             made = (x for x in tree_leaves(out) if isinstance(x, Tensor))
-            self.computed += [(name, x) for x in made if name]
+            self.computed += [(name, x) for x in made]
         return out
 
     def maker_of(self, x: object) -> str:

@@ -76,7 +76,6 @@ class Spec:
     kernel: bool = False  # kernels have to do all work: PyTorch only allocates
     contiguous: bool = False  # results have to be
     half_the_table: bool = False  # a candidate may load only half of its angles
-    copies: bool = False  # PyTorch may copy, too
     tolerance: tuple[float, float] | None = None  # of fp32: relative, absolute; None: one rounding
     blocks: bool = False  # one per program; a remark mentions more, or none
     extra: tuple[Case, ...] = ()

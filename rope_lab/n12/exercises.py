@@ -4,13 +4,7 @@
 from ..judge.definitions import rope, rope_gradient
 from ..judge.spec import spec
 
-# Rungs need contiguous rows, so a copy is not an extra.
-_OPTIONS = {
-    "leave_out": ("part of the head rotated",),
-    "kernel": True,
-    "launches": 1,
-    "copies": True,
-}
+_OPTIONS = {"leave_out": ("part of the head rotated",), "kernel": True, "launches": 1}
 
 
 @spec(**_OPTIONS)

@@ -129,24 +129,23 @@ def loss_of(model: nn.Module, tokens: Tensor) -> Tensor:
 
 
 class RungRope(torch.autograd.Function):
-    """A kernel of the climb for x (b, h, s, d), which it gets as contiguous (s, b, h, d)."""
+    """Rung 7 for x (b, h, s, d), which it gets as a view (s, b, h, d)."""
 
     @staticmethod
     def forward(ctx, x: Tensor, angles: Tensor, my_rope: Callable) -> Tensor:
         ctx.save_for_backward(angles)
         ctx.my_rope = my_rope
-        return my_rope(x.permute(2, 0, 1, 3).contiguous(), angles).permute(1, 2, 0, 3)
+        return my_rope(x.permute(2, 0, 1, 3), angles).permute(1, 2, 0, 3)
 
     @staticmethod
     def backward(ctx, grad: Tensor):
         (angles,) = ctx.saved_tensors
-        grad = grad.permute(2, 0, 1, 3).contiguous()
-        dx = ctx.my_rope(grad, angles, transpose=True).permute(1, 2, 0, 3)
-        return dx, None, None
+        dx = ctx.my_rope(grad.permute(2, 0, 1, 3), angles, transpose=True)
+        return dx.permute(1, 2, 0, 3), None, None
 
 
 def by_rung(my_rope: Callable, positions: int, head_dim: int, device: str) -> Callable:
-    """A kernel of the climb, rungs 4 to 7. It computes cos and sin from fp32 angles by itself."""
+    """Rung 7, or a kernel like it. It computes cos and sin from fp32 angles by itself."""
     angles = RotaryPositionEmbedding(head_dim).to(device)(positions)
 
     def rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:

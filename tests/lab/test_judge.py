@@ -49,7 +49,7 @@ WRONG = {  # -> the candidate, the kind of its evidence, and some words of the v
 
 @pytest.mark.parametrize("candidate, kind, told", WRONG.values(), ids=WRONG.keys())
 def test_a_wrong_kernel_gets_evidence(candidate, kind, told):
-    verdict = judge(candidate, replace(definitions.rope, copies=True))  # of a table that is kept
+    verdict = judge(candidate, replace(definitions.rope, kernel=False))  # PyTorch copies a table
     assert not verdict and verdict.state == "wrong"
     assert verdict.evidence.kind == kind and told in repr(verdict), verdict
 
