@@ -100,11 +100,23 @@ def test_notebook_11_quotes_lines_of_the_package():
     )
 
 
-@pytest.mark.parametrize("kernel", ("swiglu_kernel", "add_rms_norm_kernel", "logsumexp_kernel"))
-def test_notebook_13_inspects_the_kernels_of_its_solutions(kernel):
-    notebook = load("solutions/13_a_kernel_of_your_own_solutions.ipynb")
+OF_13 = "solutions/13_a_kernel_of_your_own_solutions.ipynb", "rope_lab/n13/kernels.py"
+OF_05 = "05_fused_half_split.ipynb", "rope_lab/rungs/pairs_of_a_row.py"
+IN_BOTH = {  # a function of a notebook -> where it is, and the file in which the lab has it
+    "swiglu_kernel": OF_13,
+    "add_rms_norm_kernel": OF_13,
+    "logsumexp_kernel": OF_13,
+    "pairs_kernel": OF_05,
+    "rope_by_pairs": OF_05,
+}
+
+
+@pytest.mark.parametrize("kernel", IN_BOTH)
+def test_a_kernel_that_is_measured_is_the_one_on_the_page(kernel):
+    name, file = IN_BOTH[kernel]
+    notebook = load(name)
     solved = "\n".join(cell.source for cell in notebook.code)
-    ours = (ROOT / "rope_lab/n13/kernels.py").read_text(encoding="utf-8")
+    ours = (ROOT / file).read_text(encoding="utf-8")
     one, other = (
         {x.name: ast.unparse(x) for x in ast.parse(text).body if isinstance(x, ast.FunctionDef)}
         for text in (solved, ours)
