@@ -105,15 +105,12 @@ def _normalize_output(output: nbformat.NotebookNode) -> None:
 def with_palette(picture: str) -> str:
     """A picture of 255 colors, a third of the bytes; both in base64.
 
-    A figure has few colors, so only shades at the edges of letters are lost. The background stays
-    transparent, which only one of Pillow's methods supports.
+    A figure has few colors, so only shades at the edges of letters are lost.
     """
     image = Image.open(io.BytesIO(base64.b64decode(picture)))
     if image.mode == "P":
         return picture
-    few = image.convert("RGBA").quantize(
-        255, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE
-    )
+    few = image.convert("RGB").quantize(255, dither=Image.Dither.NONE)
     buffer = io.BytesIO()
     few.save(buffer, "PNG", optimize=True)
     return base64.b64encode(buffer.getvalue()).decode() + "\n"

@@ -1,14 +1,13 @@
-"""One look for every figure: a transparent ground, and colors for white pages and dark ones.
+"""One look for every figure: dark text on a white ground, on white pages and on dark ones.
 
-Text and axes are a middle grey. Its contrast is 4.35 on white and 4.34 on JupyterLab's dark ground,
-#111111. No other grey does better on the worse of the two: what has 4.5 on one has at most 4.2 on
-the other. A picture has two pixels for each pixel of the page and stays sharp on a dense screen.
-The hues are Okabe and Ito's (2008), which color-blind readers can tell apart. Their lightness is
-chosen so that each color has a contrast of 3 or more on both grounds, and dark text is read on it.
-Printed in grey they are nearly one shade, so what a figure compares also differs by its place, its
-mark, its words, or `HATCHED`.
+The ground is part of the picture, because no grey of text has a contrast of 4.5 on both white and
+JupyterLab's dark ground. A picture has two pixels for each pixel of the page and stays sharp on a
+dense screen. The hues are Okabe and Ito's (2008), which color-blind readers can tell apart. Each
+has a contrast of 3 or more on the ground, and dark text is read on it. Printed in grey they are
+nearly one shade, so what a figure compares also differs by its place, its mark, its words, or
+`HATCHED`.
 
-`both_themes.mplstyle` has matplotlib's settings. Here are the colors by name, what every figure
+`on_white.mplstyle` has matplotlib's settings. Here are the colors by name, what every figure
 ends with (`finish`), and the shapes that drawings consist of.
 """
 
@@ -25,7 +24,7 @@ from matplotlib.patches import FancyArrowPatch, Rectangle
 from matplotlib.ticker import FixedLocator, NullLocator
 from matplotlib_inline.backend_inline import set_matplotlib_formats
 
-INK = "#797979"  # text and axes
+INK = "#262626"  # text and axes
 GREY = "#858585"  # marks that compete with nothing: a copy, a resting arrow
 BLUE, ORANGE, GREEN, RED, PURPLE = "#3d8fd1", "#cc7a00", "#0a9a70", "#c8321e", "#bd6c9f"
 ON_COLOR = "#111111"  # text and marks on a filled patch of any color but RED
@@ -42,7 +41,7 @@ MOST_WORDS = 60  # drawn in axes, that a description lists
 
 def style() -> None:
     """Set matplotlib's defaults for the notebooks, and how they show figures."""
-    plt.style.use("rope_lab.figures.both_themes")
+    plt.style.use("rope_lab.figures.on_white")
     if get_ipython():
         set_matplotlib_formats("retina", bbox_inches=None)  # the whole figure
 

@@ -98,8 +98,6 @@ def wasted(trace: "Trace", wanted: Spec) -> str:
         return f"{trace.stored_twice[0]}, the same value each time"
     if wanted.kernel and wanted.launches is None and trace.launches > 1:
         return f"it launches {trace.launches} kernels, where 1 would do"
-    if wanted.gathers and trace.scatters:
-        return "it scatters: a gather loads from the partner, and stores at the lane's own index"
     if wanted.blocks and trace.stores:  # each program should have one block
         programs, busy, most = len(trace.programs), len(trace.stores), max(trace.stores.values())
         if busy < programs:

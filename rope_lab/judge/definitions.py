@@ -3,7 +3,7 @@
 
 import torch
 
-from .spec import CHANGED, MANY, ZEROS_AND_SMALL, Case, spec
+from .spec import CHANGED, LARGE, MANY, STRIDED, ZEROS_AND_SMALL, Case, spec
 
 # Options that several specifications share.
 # Cases that make sense only for kernels; 01 and 02, which come before kernels, leave them out.
@@ -38,6 +38,23 @@ def rope_gradient(grad: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
 def rope_of_q_and_k(q: "(s, b, h, d)", k: "(s, b, g, d)", freqs: "angles (s2, 1, 1, d2)"):
     """`rope` of both; they may differ in the number of heads."""
     return rope.function(q, freqs), rope.function(k, freqs)
+
+
+@spec(
+    leave_out=STRIDED,
+    launches=1,
+    kernel=True,
+    tolerance=(1e-5, 1e-5),  # the order of a sum of 4096 squares is free
+    extra=(
+        Case("rows of 1000", {"s": 3, "d": 1000}),
+        Case("rows of 4096", {"s": 2, "d": 4096}),
+        Case("large elements", {"s": 3, "d": 1000}, torch.float16, layout=LARGE),
+        Case(ZEROS_AND_SMALL, {"s": 5, "d": 24}, layout=ZEROS_AND_SMALL),
+    ),
+)
+def rms_norm_of_rows(x: "(s, d)", weight: "(d)"):
+    """Each row over the root of its mean square, times a weight per column."""
+    return x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt() * weight
 
 
 def rotated(t, angles, quarter_turn):

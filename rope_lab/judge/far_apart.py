@@ -1,4 +1,4 @@
-"""Does a kernel compute offsets in 64 bits? Rotate three positions that are 2^30 elements apart."""
+"""Does a kernel compute offsets in 64 bits? Rotate what is 2^30 elements apart, three of each."""
 
 import mmap
 import sys
@@ -13,30 +13,37 @@ from rope_kernels.reference import apply_rotary_pos_emb
 from ..engine import device
 from .check import compare
 from .guests import a_guest
-from .verdict import Verdict
 
-_STEP = 2**30  # elements between two positions: the third one is beyond 32 bits
+_STEP = 2**30  # elements from one to the next: the third one is beyond 32 bits
+_FAR = "position", "sequence", "head"
 
 
-def rotates_far_positions(rope: Callable) -> Verdict | None:
-    """The comparison with plain PyTorch; None if there is no memory to try it.
+def wrong_far_apart(rope: Callable) -> str | None:
+    """What comes out wrong if it is far apart, of `_FAR`; '' if nothing does.
 
-    The positions are in the middle of 8 GiB, so that an offset that wraps around stays inside.
+    None if there is no memory to try it. It takes the middle of 8 GiB, so that an offset that wraps
+    around stays inside.
 
     Args:
         rope: takes t (s, b, h, d) of any strides, and freqs (at least s, 1, 1, d).
     """
     try:
-        memory = _untouched(4 * _STEP + 64)
+        memory = _untouched(4 * _STEP + 128)
     except (OSError, RuntimeError):
         return None
     generator = torch.Generator().manual_seed(10)
-    small = torch.randn(3, 1, 2, 8, generator=generator).to(device, torch.float16)
+    small = torch.randn(3, 3, 3, 8, generator=generator).to(device, torch.float16)
     freqs = RotaryPositionEmbedding(8)(3).to(device)
-    t = memory[2 * _STEP :].as_strided((3, 1, 2, 8), (_STEP, 16, 8, 1)).copy_(small)
     expected = apply_rotary_pos_emb(small, freqs, round_once=True)
-    with a_guest(device):
-        return compare(rope(t, freqs), expected)
+    for dimension, name in enumerate(_FAR):
+        strides = [8, 8, 8, 1]
+        strides[dimension] = _STEP
+        strides[(dimension + 1) % len(_FAR)] = 24
+        t = memory[2 * _STEP :].as_strided(small.shape, strides).copy_(small)
+        with a_guest(device):
+            if not compare(rope(t, freqs), expected):
+                return name
+    return ""
 
 
 def _untouched(elements: int) -> Tensor:

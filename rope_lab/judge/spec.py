@@ -79,7 +79,6 @@ class Spec:
     copies: bool = False  # PyTorch may copy, too
     tolerance: tuple[float, float] | None = None  # of fp32: relative, absolute; None: one rounding
     blocks: bool = False  # one per program; a remark mentions more, or none
-    gathers: bool = False  # a remark mentions a scatter
     extra: tuple[Case, ...] = ()
 
     def __post_init__(self) -> None:

@@ -54,8 +54,6 @@ class OwnedMemory(Memory):
         self.content = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(self.begin))
         # "loaded" and "stored" -> bytes; what is masked off moves none
         self.moved: Counter[str] = Counter()
-        # "loaded", "stored": was it ever in another order than the lanes?
-        self.out_of_order: set[str] = set()
 
 
 @dataclass(frozen=True)
@@ -265,14 +263,6 @@ class Trace(Hooks):
 
     def _count(self, kind: str, part: Part) -> None:
         part.memory.moved[kind] += part.at.size * part.size
-        if (np.diff(part.at) < 0).any():
-            part.memory.out_of_order.add(kind)
-
-    @property
-    def scatters(self) -> bool:
-        """Whether lanes load in order, but store in another order."""
-        kinds = {kind for memory in self.memories for kind in memory.out_of_order}
-        return kinds == {"stored"}
 
     def _by_others(self, programs: np.ndarray) -> np.ndarray:
         """Which of these are other programs of this launch."""

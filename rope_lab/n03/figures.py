@@ -1,9 +1,9 @@
-"""Drawings of notebook 03: what the threads of a program load, and the speed over BLOCK."""
+"""The drawing of notebook 03: what the threads of a program load."""
 
 import matplotlib.pyplot as plt
 
 from ..figures import style as draw
-from ..figures.style import GREEN, INK, PROGRAM_COLORS, WIDTH
+from ..figures.style import INK, PROGRAM_COLORS, WIDTH
 
 THREADS, LINE, ELEMENT = 32, 128, 4  # of a warp; bytes of a cache line, and of an fp32 element
 AT_ONCE = 4  # elements that a thread loads by one instruction, at most: 16 bytes
@@ -43,20 +43,3 @@ def loads_of_a_thread(block: int, num_warps: int) -> str:
     again = f", {has // at_once} times" if has > at_once else ""
     at_a_time = f"each thread loads {at_once * ELEMENT} bytes at once{again}"
     return f"block {block}, num_warps {num_warps}: {at_a_time}"
-
-
-def block_sweep(measurement, blocks: list[int]) -> None:
-    """Per cent of copy bandwidth against BLOCK."""
-    figure, ax = plt.subplots(figsize=(8.0, 3.7))
-    copy = measurement["copy"].median_us
-    share = {block: 100 * copy / measurement[f"block {block}"].median_us for block in blocks}
-    ax.plot(share.keys(), share.values(), marker="o", color=GREEN)
-    ax.axhline(100, color=INK, linewidth=1.0, linestyle=":")
-    draw.log_ticks(ax, "x", blocks[::2])
-    ax.set(xlabel="BLOCK, elements of a program", ylabel="% of copy bandwidth", ylim=(0, None))
-    ax.grid(True)
-    enough = next((block for block in blocks if share[block] >= 95), None)
-    title = "No BLOCK reaches 95 % of copy bandwidth"
-    if enough:
-        title = f"From BLOCK = {enough} on, the kernel keeps pace with the copy"
-    draw.finish(figure, title, measurement.source)

@@ -1,14 +1,14 @@
-"""Drawings of notebook 08 and its detour: copies, roofs, fingerprints, wrong ways to time."""
+"""Drawings of notebook 08 and its detour: copies, fingerprints, wrong ways to time."""
 
 from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.colors import to_hex
 
 from ..figures import style as draw
 from ..figures.style import BLUE, GREEN, HATCHED, INK, ON_COLOR, ORANGE, RED, WIDTH
-from ..profiling.roofline import Machine, headline
-from ..records import Measurement
+from ..profiling.roofline import Machine
 
 
 def mistakes(factors: dict[str, float], source: str) -> None:
@@ -72,53 +72,12 @@ def knee(moved: list[float], times: list[float], machine: Machine, source: str) 
     draw.finish(figure, title, source)
 
 
-def roofline(
-    machine: Machine, measured: Measurement, counts: dict[str, int], instructions: int, dtype: str
-) -> None:
-    """The most instructions per second of a GPU, over instructions per byte.
-
-    `counts`: case of `measured`, which had the headline in bf16 -> its instructions an element. A
-    kernel with `instructions` in `dtype` is shown on the roof.
-    """
-    figure, ax = plt.subplots(figsize=(8.0, 4.3))
-    ridge = machine.instructions_a_us / machine.bytes_a_us
-    intensity = np.sort([ridge, *np.geomspace(0.4, 60)])
-    ax.loglog(intensity, _roof(machine, intensity), color=INK, label="the roof", zorder=1)
-    ax.axvline(ridge, color=INK, linewidth=1, linestyle=":", zorder=1)
-    ax.text(1.06 * ridge, 38, f"ridge at {ridge:.1f}", va="bottom")
-    moved, executed = headline(instructions, dtype)
-    at, label = executed / moved, f"{instructions} in {dtype}: up to the roof at best"
-    # a line from below, because a mark on the roof would hide one that is measured there
-    ax.vlines(at, 1, _roof(machine, at), color=BLUE, linewidth=5, label=label, zorder=2)
-    hollow = {"markersize": 8, "fillstyle": "none", "markeredgewidth": 1.6, "zorder": 3}
-    for (case, count), (color, sign) in zip(counts.items(), ((INK, "s"), (RED, "D")), strict=False):
-        moved, executed = headline(count, "bf16")
-        rate = executed / measured[case].median_us / 1e6
-        label = f"{case}: {count} in bf16, measured"
-        ax.loglog(executed / moved, rate, sign, color=color, label=label, **hollow)
-    draw.log_ticks(ax, "x", [0.5, 1, 2, 4, 8, 16, 32])
-    draw.log_ticks(ax, "y", [2, 4, 8, 16, 32])
-    ax.set(xlabel="instructions per byte moved", ylabel="million instructions per \u00b5s")
-    ax.set(xlim=(0.4, 60), ylim=(1.8, 50))
-    figure.legend(loc="outside lower center", ncols=2)
-    side, limit = ("left", "bytes") if at < ridge else ("right", "instructions")
-    title = (
-        f"{instructions} instructions per element in {dtype}: {side} of the ridge, {limit} limit it"
-    )
-    draw.finish(figure, title, measured.source)
-
-
-def _roof(machine: Machine, intensity):
-    """Million instructions per microsecond, at this many per byte."""
-    return np.minimum(machine.bytes_a_us * intensity, machine.instructions_a_us) / 1e6
-
-
 def fingerprints(found: dict[str, dict[str, float]], changes: Sequence[str], source: str) -> None:
     """For each limit and each change: how many times as long the call takes after it.
 
     It is bold where a change moves the time by a quarter or more.
     """
-    figure, ax = plt.subplots(figsize=(WIDTH, 1.7 + 0.5 * len(found)))
+    figure, ax = plt.subplots(figsize=(WIDTH, 2.2 + 0.5 * len(found)))
     ratios = np.array([[of_one[change] for change in changes] for of_one in found.values()])
     ax.imshow(np.log2(ratios), cmap=draw.DIVERGING, vmin=-5, vmax=5, aspect="auto")
     for (row, column), ratio in np.ndenumerate(ratios):
@@ -130,5 +89,7 @@ def fingerprints(found: dict[str, dict[str, float]], changes: Sequence[str], sou
     ax.xaxis.tick_top()
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
+    falls, grows = (to_hex(plt.get_cmap(draw.DIVERGING)(place)) for place in (0.2, 0.8))
+    draw.color_key(figure, {"takes less time": falls, "takes more time": grows})
     title = "Each limit has its own fingerprint: the time after a change, over the time before"
     draw.finish(figure, title, source)

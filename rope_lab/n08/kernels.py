@@ -16,8 +16,7 @@ from rope_kernels import RotaryPositionEmbedding, reference, rope_fw
 
 from ..rungs.measured import beside_a_copy
 from ..rungs.naive_rope import naive_rope
-from ..timing import in_a_graph
-from .rows_of_calls import CHANGES, row_of, waits
+from .rows_of_calls import fingerprint
 
 
 def headline_cases(dtype: torch.dtype) -> dict[str, Callable[[], object]]:
@@ -87,11 +86,7 @@ class Setting:
         return run
 
     def fingerprint(self) -> dict[str, float]:
-        """Microseconds a call ("us"), and how many times as long it takes after each of `CHANGES`.
-
-        For "warm L2" both rows are graphs: of one eighth of the positions again and again, over
-        those of all eighths in turn, which L2 cannot hold together.
-        """
+        """Microseconds a call, and how many times as long it takes after each change."""
         s, b, h, _ = self.shape
         programs = self.programs or s * b * h // self.rows
         changed = {
@@ -100,15 +95,9 @@ class Setting:
             "twice the arithmetic": replace(self, repeats=2 * self.repeats),
             "fp32, not bf16": replace(self, dtype=torch.float32),
         }
-        rows = {name: row_of([setting.call()]) for name, setting in changed.items()}
-        rows["in a graph"] = in_a_graph(rows["as it is"])
         eighth = replace(self, shape=(s // 8, *self.shape[1:]))
         eighths = [eighth.call() for _ in range(8)]
-        rows |= {"cold L2": in_a_graph(row_of(eighths)), "warm L2": in_a_graph(row_of(eighths[:1]))}
-        us = waits(rows)
-        before = dict.fromkeys(CHANGES, us["as it is"]) | {"warm L2": us["cold L2"]}
-        ratios = {name: round(us[name] / before[name], 3) for name in CHANGES}
-        return {"us": round(us["as it is"], 2)} | ratios
+        return fingerprint({name: one.call() for name, one in changed.items()}, eighths)
 
 
 SETTINGS = {  # the limit that each runs into

@@ -1,7 +1,17 @@
-"""Notebook 09: what bounds four kernels."""
+"""Notebook 09: what bounds four kernels, and a norm of rows of any length."""
 
+from dataclasses import replace
+
+from ..judge.definitions import rms_norm_of_rows
+from ..judge.spec import Case
 from ..profiling import machines
 from ..profiling.roofline import Machine
+
+# the last row is longer than a block can be
+rms_norm = replace(
+    rms_norm_of_rows,
+    extra=(*rms_norm_of_rows.extra, Case("a row of a million elements", {"s": 1, "d": 2**20 + 1})),
+)
 
 _PROGRAMS_A_US = 1600
 # programs and instructions a warp of four kernels that move 128 MiB

@@ -23,25 +23,18 @@ rope_of_q_and_k_apart = spec(
 )
 
 
-# The four numbers, in the case where q is a slice of rows with 29 elements, and k is contiguous.
+# The two numbers, in the case where q is a slice of rows with 29 elements, and k is contiguous.
 _TOKEN, _HEAD = 20, 6 - 5  # of program (20, 6): the grid counts q's 5 heads first
 _POSITION, _SEQUENCE = divmod(_TOKEN, 3)  # of 3 sequences
 _Q_APART, _K_APART = 24 + 5, 24  # heads of each, in elements
 _BEGIN = _POSITION * 3 * 2 * 24 + _SEQUENCE * 2 * 24  # of k's 2 heads of that token
-WALKED = [
-    _K_APART,
-    _HEAD,
-    _BEGIN + _HEAD * _K_APART,
-    _BEGIN + _HEAD * _Q_APART,
-]
+WALKED = [_BEGIN + _HEAD * _K_APART, _BEGIN + _HEAD * _Q_APART]
 MISSTEPS = {
-    "k is contiguous in this case, so its heads follow one another": {1: 29},
-    "6 counts q's 5 heads first": {2: 6},
-    "counted from 1; the first one has the number 0": {2: 2},
-    "bytes, where elements are wanted": {1: 96, 3: 3936, 4: 3956},
-    "that is where its token begins, with head 0, and this is head 1": {3: 960, 4: 960},
-    "the wrong stride replaces the right one, and isn't added to it": {4: 1013},
-    "this uses k's own stride, not the stride in the line with the bug": {3: 989},
-    "1008 is the first element after the end, not the first of a head": {3: 1008, 4: 1008},
-    "it should begin there: insert the numbers into the line exactly as it is written": {4: 984},
+    "bytes, where elements are wanted": {1: 3936, 2: 3956},
+    "that is where its token begins, with head 0, and this is head 1": {1: 960, 2: 960},
+    "6 counts q's 5 heads first; it is head 1 of k": {1: 1104, 2: 1134},
+    "the wrong stride replaces the right one, and isn't added to it": {2: 1013},
+    "this uses k's own stride, not the stride in the line with the bug": {1: 989},
+    "1008 is the first element after the end, not the first of a head": {1: 1008, 2: 1008},
+    "it should begin there: insert the numbers into the line exactly as it is written": {2: 984},
 }

@@ -12,7 +12,7 @@ from ..engine import device
 from ..judge import definitions
 from ..judge.check import compare
 from ..judge.check_exercise import check_exercise
-from ..judge.far_apart import rotates_far_positions
+from ..judge.far_apart import wrong_far_apart
 from ..judge.spec import STRIDED
 
 RIGHT, WRONG = "RIGHT", "WRONG"
@@ -87,10 +87,10 @@ def _tells_far_positions_apart(rope: Callable) -> str:
 
 
 def _counts_beyond_32_bits(rope: Callable) -> str:
-    found = rotates_far_positions(rope)
-    if found is None:
+    far = wrong_far_apart(rope)
+    if far is None:
         return "not tried: no memory for it"
-    return RIGHT if found else WRONG
+    return f"{WRONG}: the third {far}" if far else RIGHT
 
 
 def _is_run_twice(rope: Callable) -> str:

@@ -1,27 +1,8 @@
 """Notebook 11: rows normalized, rows normalized and rotated, and the gradients of that."""
 # ruff: noqa: F821 (the letters of shapes)
 
-import torch
-
-from ..judge.definitions import A_ROW_OF_ZEROS, rope, rope_gradient
-from ..judge.spec import LARGE, STRIDED, ZEROS_AND_SMALL, Case, spec
-
-
-@spec(
-    leave_out=STRIDED,
-    launches=1,
-    kernel=True,
-    tolerance=(1e-5, 1e-5),  # the order of a sum of 4096 squares is free
-    extra=(
-        Case("rows of 1000", {"s": 3, "d": 1000}),
-        Case("rows of 4096", {"s": 2, "d": 4096}),
-        Case("large elements", {"s": 3, "d": 1000}, torch.float16, layout=LARGE),
-        Case(ZEROS_AND_SMALL, {"s": 5, "d": 24}, layout=ZEROS_AND_SMALL),
-    ),
-)
-def rms_norm_of_rows(x: "(s, d)", weight: "(d)"):
-    """Each row over the root of its mean square, times a weight per column."""
-    return x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt() * weight
+from ..judge.definitions import A_ROW_OF_ZEROS, rms_norm_of_rows, rope, rope_gradient
+from ..judge.spec import STRIDED, spec
 
 
 @spec(

@@ -46,15 +46,3 @@ def headline(instructions: float, dtype: str) -> tuple[float, float]:
     s, b, h, d = SHAPE
     elements = s * b * h * d
     return 2 * {"bf16": 2, "fp32": 4}[dtype] * elements + 4 * s * d, instructions * elements
-
-
-def headline_in_words(machine: Machine, instructions: float, dtype: str) -> str:
-    """A sentence: how long its bytes and its instructions take, and which of the two limits it."""
-    moved, executed = headline(instructions, dtype)
-    of_bytes, of_instructions = moved / machine.bytes_a_us, executed / machine.instructions_a_us
-    bound = "memory-bound" if of_bytes > of_instructions else "compute-bound"
-    return (
-        f"{instructions} instructions per element in {dtype}: its bytes take {of_bytes:.0f} us, "
-        f"its instructions {of_instructions:.0f} us, so it is {bound}: "
-        f"{machine.time_us(moved, executed):.0f} us"
-    )

@@ -1,4 +1,4 @@
-"""Notebook 10's last cell: the nine questions find the nine bugs; and kernels fixed in a line."""
+"""Notebook 10's last cell: the nine questions find the nine bugs; and kernels changed in a line."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ import torch
 from rope_kernels import apply_rotary_pos_emb
 from rope_lab.n10 import nine_checks
 from rope_lab.rungs import rung_2_tile
-from rope_lab.rungs.changed import fixed
+from rope_lab.rungs.changed import changed
 
 
 def in_place(t, freqs):
@@ -59,6 +59,6 @@ def test_a_result_that_changes_is_a_race():
 
 
 @pytest.mark.parametrize("old", ("tl.store", "nowhere to be found"))
-def test_what_is_fixed_is_there_once(old):
+def test_what_is_changed_is_there_once(old):
     with pytest.raises(ValueError, match="not once"):
-        fixed(rung_2_tile.my_rope_kernel, (old, "x"))
+        changed(rung_2_tile.my_rope_kernel, "copy_kernel", (old, "x"))

@@ -45,7 +45,7 @@ def code_before(stub_id):
     return code[[cell.id for cell in code].index(stub_id) - 1].source
 
 
-@pytest.mark.parametrize("rung", (1, 2))
+@pytest.mark.parametrize("rung", (1, 2, 7))
 def test_a_reader_writes_the_kernel_from_its_signature(rung):
     signature, colon, _ = RUNGS[rung].source.partition("\n):\n")
     assert f"{signature}{colon}    pass  # your lines\n" in STUBS[rung]

@@ -1,4 +1,4 @@
-"""Lines of kernels that notebooks quote, by hand: each is still there."""
+"""Kernels that are written twice: lines that a notebook quotes, and solutions that it times."""
 
 import ast
 import io
@@ -9,11 +9,8 @@ import pytest
 
 from notebook_form import ROOT, load
 
-RUNG_7 = "rope_lab/rungs/rung_7_loads_first.py"
-KERNELS_OF_08 = "rope_lab/n08/kernels.py"
-KERNEL, NORM_KERNEL = "rope_kernels/kernel.py", "rope_kernels/norms/kernel.py"
-NOTEBOOK_08 = "08_profiling.ipynb"
-NOTEBOOK_09, NOTEBOOK_11 = "09_to_the_memory_limit.ipynb", "11_two_for_the_price_of_one.ipynb"
+NORM_KERNEL = "rope_kernels/norms/kernel.py"
+NOTEBOOK_11 = "11_two_for_the_price_of_one.ipynb"
 
 
 def lines_of(file, function):
@@ -42,51 +39,10 @@ def text_of(notebook, cell_id):
     return text
 
 
-def table_of(cell_id):
-    """The rows of a cell's table in notebook 09, without its head; a cell's text without quotes."""
-    rows = [line for line in text_of(NOTEBOOK_09, cell_id).splitlines() if line.startswith("|")]
-    cells = [re.split(r"(?<!\\)\|", row)[1:-1] for row in rows[2:]]
-    return [[cell.strip(" `").replace(r"\|", "|") for cell in row] for row in cells]
-
-
-QUOTED = [(partner, "09-98") for _, partner in table_of("09-98")]
-QUOTED += [(line, "09-same-back") for line, _ in table_of("09-same-back")]
-
-
-@pytest.mark.parametrize("quoted, cell_id", QUOTED, ids=[quoted for quoted, _ in QUOTED])
-def test_notebook_09_quotes_a_line_of_the_package(quoted, cell_id):
-    function, line = quoted.split(": ", maxsplit=1)
-    is_there = has(lines_of(KERNEL, function), line)
-    assert is_there, (
-        f"{function} has no line {line!r}: notebook 09's table quotes it. Edit the table in cell "
-        f"{cell_id} of notebooks/{NOTEBOOK_09}: quote the line of {KERNEL} that does the same now"
-    )
-
-
-def test_notebook_09_quotes_rung_7_whole():
-    head, *body = filter(None, lines_of(RUNG_7, "my_rope_kernel"))
-    assert head.startswith("defmy_rope_kernel(")
-    quoted = ["".join(mine.split()) for mine, _ in table_of("09-98") if mine]
-    assert quoted == body, (
-        f"The left column of the table in cell 09-98 of notebooks/{NOTEBOOK_09} is the body of "
-        f"my_rope_kernel in {RUNG_7}, line by line: edit the table"
-    )
-
-
 def listing_of(notebook, cell_id):
     """The lines of the Python code in a cell's text."""
     text = text_of(notebook, cell_id)
     return re.search(r"```python\n(.+?)\n```", text, re.DOTALL)[1].splitlines()
-
-
-def test_notebook_08_quotes_the_loops_of_its_kernel():
-    lines = lines_of(KERNELS_OF_08, "knobs_kernel")
-    quoted = [line for line in listing_of(NOTEBOOK_08, "08-five") if "..." not in line]
-    gone = [line for line in quoted if not has(lines, line)]
-    assert quoted and not gone, (
-        f"knobs_kernel in {KERNELS_OF_08} has no line {gone}: edit the listing in cell 08-five of "
-        f"notebooks/{NOTEBOOK_08}"
-    )
 
 
 def test_notebook_11_quotes_lines_of_the_package():
@@ -100,14 +56,13 @@ def test_notebook_11_quotes_lines_of_the_package():
     )
 
 
+OF_03 = "solutions/03_first_triton_kernel_solutions.ipynb", "rope_lab/n03/kernels.py"
 OF_13 = "solutions/13_a_kernel_of_your_own_solutions.ipynb", "rope_lab/n13/kernels.py"
-OF_05 = "05_fused_half_split.ipynb", "rope_lab/rungs/pairs_of_a_row.py"
 IN_BOTH = {  # a function of a notebook -> where it is, and the file in which the lab has it
+    "softmax_kernel": OF_03,
     "swiglu_kernel": OF_13,
     "add_rms_norm_kernel": OF_13,
     "logsumexp_kernel": OF_13,
-    "pairs_kernel": OF_05,
-    "rope_by_pairs": OF_05,
 }
 
 

@@ -191,8 +191,13 @@ REFUSES = {  # rung, what is in place of a part of the refusal, and words of the
     "32 bits": (
         7,
         {".to(tl.int64)": ""},
-        "WRONG: position 2 is 2^31 elements after position 0, and its rows come out wrong",
+        "WRONG: position 2 is 2^31 elements after position 0, and comes out wrong",
         "looks like: an offset of 32 bits, which wraps around: .to(tl.int64)",
+    ),
+    "32 bits of a row": (
+        7,
+        {"tl.arange(0, BLOCK_R)).to(tl.int64)": "tl.arange(0, BLOCK_R))"},
+        "WRONG: sequence 2 is 2^31 elements after sequence 0, and comes out wrong",
     ),
 }
 

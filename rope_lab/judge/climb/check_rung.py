@@ -18,7 +18,7 @@ from ...solved import after_rung, older_copy
 from ...standalone import NotStandalone
 from ..check_exercise import Tried, in_place, try_on_cases
 from ..counts import Counted
-from ..far_apart import rotates_far_positions
+from ..far_apart import wrong_far_apart
 from ..guests import TookTooLong
 from ..refusals import does_not_compile
 from ..rehearsal import Rehearsal, rehearsed
@@ -185,22 +185,23 @@ def verdict_on_values(rung: int, candidate: Callable) -> Tried:
     cases = replace(first.verdict.cases, right=right)
     verdict = replace(first.verdict, cases=cases, remark=remark)
     if rung >= _ANY_INPUT:
-        verdict = _with_far_positions(verdict, candidate)
+        verdict = _with_far_apart(verdict, candidate)
     return Tried(verdict, first.counted)
 
 
-def _with_far_positions(verdict: Verdict, candidate: Callable) -> Verdict:
-    """The verdict on a kernel whose other values are right, after a tensor with huge strides."""
+def _with_far_apart(verdict: Verdict, candidate: Callable) -> Verdict:
+    """The verdict on a kernel whose other values are right, after tensors with huge strides."""
     try:
-        found = rotates_far_positions(candidate)
+        far = wrong_far_apart(candidate)
     except (Exception, SystemExit, TookTooLong) as error:  # whatever a reader's function may raise
-        found = Verdict(state=WRONG, reason=raised(error))
-    if found is None:
+        reason = f"with strides of 2^30 elements it {raised(error)}"
+        return replace(verdict, state=WRONG, reason=reason, remark="")
+    if far is None:
         words = "strides beyond 2^31 are not tried, because this machine has no memory for it"
         return replace(verdict, remark="; ".join(filter(None, (verdict.remark, words))))
-    if found:
+    if not far:
         return verdict
-    reason = "position 2 is 2^31 elements after position 0, and its rows come out wrong"
+    reason = f"{far} 2 is 2^31 elements after {far} 0, and comes out wrong"
     return replace(verdict, state=WRONG, reason=reason, remark="", looks_like=_WRAPS)
 
 

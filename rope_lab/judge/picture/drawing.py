@@ -105,7 +105,7 @@ class Panel:
 def draw_panels(panels: Sequence[Panel], kernel: str) -> None:
     """One above the other, with a key; the last one's conclusion is the title."""
     # a reader's own notebook may use another style
-    with plt.style.context("rope_lab.figures.both_themes"):
+    with plt.style.context("rope_lab.figures.on_white"):
         figure, axes, side = _figure_for(panels)
         for ax, panel in zip(axes, panels, strict=True):
             _draw_panel(ax, panel, side)
