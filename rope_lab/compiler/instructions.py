@@ -12,12 +12,6 @@ def warp_instructions(code: Compiled) -> int:
     return len(executed(code))
 
 
-def instruction_time(code: Compiled, programs: int) -> float:
-    """Microseconds that an H200 needs for the instructions of a launch, if no lane ever waits."""
-    lanes = 32 * code.num_warps * programs
-    return warp_instructions(code) * lanes / LANE_INSTRUCTIONS_PER_US
-
-
 def loads_before_first_branch(code: Compiled) -> tuple[int, int]:
     """Loads from global memory before the machine code's first branch, and all of them.
 

@@ -70,14 +70,6 @@ def opcodes(code: Compiled, stage: str, piece: str = "", keep: str = "") -> dict
     return dict(Counter(name for name in names if re.search(keep, name)))
 
 
-def counted(code: Compiled, line: str) -> str:
-    """A sentence: how many operations of each stage a line of the kernel becomes."""
-    counts = {stage: len(operations(code, stage, line)) for stage in STAGES}
-    one, *others = (f"{count} in {stage.upper()}" for stage, count in counts.items())
-    operation = "operation" + "s" * (counts[STAGES[0]] != 1)
-    return f"{line}: {one.replace(' ', f' {operation} ', 1)}, {', '.join(others)}"
-
-
 def with_names(code: Compiled, piece: str) -> list[str]:
     """The fp32 arithmetic of a line in PTX, with the kernel's names instead of registers.
 

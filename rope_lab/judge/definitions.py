@@ -3,7 +3,7 @@
 
 import torch
 
-from .spec import CHANGED, LARGE, MANY, OTHER_BLOCK, STRIDED, ZEROS_AND_SMALL, Case, spec
+from .spec import CHANGED, LARGE, MANY, STRIDED, ZEROS_AND_SMALL, Case, spec
 
 # Options that several specifications share.
 # Cases that make sense only for kernels; 01 and 02, which come before kernels, leave them out.
@@ -11,9 +11,6 @@ BLOCKS = ("sizes that no block divides", "more elements than a block", CHANGED, 
 OTHER_SIZES = (
     Case("other sizes", {"s": 7, "b": 3, "h": 5, "d": 24}),
     Case("long rows", {"s": 3, "b": 2, "h": 3, "d": 200}),
-)
-TWO_BLOCKS_FOR_ONE = (
-    Case(OTHER_BLOCK, {"s": 5, "b": 2, "h": 3, "d": 200}, options={"block": 2048}),
 )
 A_ROW_OF_ZEROS = (Case(ZEROS_AND_SMALL, {"s": 3, "b": 2, "h": 3, "d": 24}, layout=ZEROS_AND_SMALL),)
 

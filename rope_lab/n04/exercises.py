@@ -1,8 +1,4 @@
-"""Notebook 04: the first RoPE kernels."""
-# ruff: noqa: F821 (the letters of shapes)
-
-from ..judge.definitions import TWO_BLOCKS_FOR_ONE, rope
-from ..judge.spec import spec
+"""Notebook 04: what the first RoPE kernel does with five inputs."""
 
 # the outcomes of five calls of the first kernel
 OUTCOMES = ("right", "wrong", "refused")
@@ -18,20 +14,3 @@ FIVE_TESTS = {
     "the result is not the question: `tl.arange` takes powers of two": {5: "right"},
     "no program runs: `tl.arange` takes powers of two": {5: "wrong"},
 }
-
-
-@spec(kernel=True, contiguous=True, launches=1, extra=TWO_BLOCKS_FOR_ONE)
-def strided_copy(t: "(s, b, h, d)"):
-    """The same elements, contiguous in memory."""
-    return t.clone()
-
-
-# the whole head rotates
-rope_of_whole_heads = spec(
-    rope.function,
-    kernel=True,
-    contiguous=True,
-    launches=1,
-    leave_out=("part of the head rotated",),
-    extra=TWO_BLOCKS_FOR_ONE,
-)

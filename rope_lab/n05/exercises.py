@@ -3,7 +3,7 @@
 
 import torch
 
-from ..judge.definitions import rope, rope_of_q_and_k
+from ..judge.definitions import rope
 from ..judge.spec import STRIDED, spec
 
 
@@ -20,6 +20,3 @@ def rope_by_first_half(t: "(s, b, h, d)", freqs: "angles (s2, 1, 1, d2)"):
     """
     first = freqs[..., : freqs.shape[-1] // 2]
     return rope.function(t, torch.cat((first, first), dim=-1))
-
-
-rope_of_q_and_k_at_once = spec(rope_of_q_and_k.function, launches=1, kernel=True)

@@ -48,28 +48,33 @@ def dealt_out(rows: int, warps: int):
 
 
 def who_holds_what(rows: int, warps: int) -> None:
-    """A tile of bf16 with 128 pairs a row, each in the color of its warp; thread 0's are dark.
+    """A tile of bf16 with 128 pairs a row, each in the color of its warp.
 
-    A warp's name is in the first row of which it has pairs.
+    All threads that hold pair 0 of a row are dark, with their numbers: each computes its sine. A
+    warp's name is in the first row of which it has pairs.
     """
     warp, lane = dealt_out(rows, warps)
-    mine = (warp == 0) & (lane == 0)
+    thread = 32 * warp + lane
+    computes = np.isin(thread, thread[:, 0])
     height = max(3.4, 1.75 + 0.15 * rows)  # a name is as high as a row, or less
     figure, ax = plt.subplots(figsize=(WIDTH, height))
     look = {"aspect": "auto", "interpolation": "none", "vmin": 0, "vmax": 3}
-    ax.imshow(warp, cmap=ListedColormap(PROGRAM_COLORS[:4]), **look)
-    ax.imshow(np.where(mine, 1.0, np.nan), cmap=ListedColormap([ON_COLOR]), **look)
+    ax.imshow(warp % 4, cmap=ListedColormap(PROGRAM_COLORS[:4]), **look)
+    ax.imshow(np.where(computes, 1.0, np.nan), cmap=ListedColormap([ON_COLOR]), **look)
     ax.hlines(np.arange(1, rows) - 0.5, -0.5, 127.5, color=LIGHT, linewidth=0.8)
+    wide = np.flatnonzero(computes[0]).max() / 2  # the middle of a thread's pairs
+    for row in range(rows):
+        draw.write(ax, wide, row, str(thread[row, 0]), color=LIGHT, va="center")
     for number in range(warps):
         row = np.argmax((warp == number).any(axis=1))
-        middle = np.flatnonzero(warp[row] == number).mean()
+        middle = np.flatnonzero((warp[row] == number) & ~computes[row]).mean()
         draw.write(ax, middle, row, f"warp {number}", color=ON_COLOR)
     ax.set(xlabel="pair", ylabel="row of the tile", xticks=[0, 32, 64, 96, 127])
     ax.set_yticks(range(0, rows, max(1, rows // 8)))
-    colors = {f"warp {number}": PROGRAM_COLORS[number] for number in range(warps)}
-    draw.color_key(figure, {"thread 0": ON_COLOR} | colors)
-    served = int(mine[:, 0].sum())
-    draw.finish(figure, f"A thread uses its sine for {served} of {_counted(rows, 'row')}")
+    draw.color_key(figure, {"the number of a thread that computes the sine of pair 0": ON_COLOR})
+    count = len(set(thread[:, 0].tolist()))
+    title = f"{_counted(count, 'thread')} compute{'s' * (count == 1)} the sine of pair 0"
+    draw.finish(figure, title)
 
 
 def tile_sweep(measurement, block_rows: tuple, warps: tuple, evaluations) -> None:

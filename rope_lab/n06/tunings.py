@@ -1,4 +1,4 @@
-"""`triton.autotune` for notebook 06, section 6: with a made-up clock anywhere, and on a GPU.
+"""`triton.autotune` for the detour of notebook 06: with a made-up clock anywhere, and on a GPU.
 
 On a GPU `fresh_tunings` says which tile of rung 4 wins by Triton's clock, its `do_bench`.
 """

@@ -1,4 +1,4 @@
-"""Drawings of notebook 07 and its detour: stages, layouts, bytes in flight, sines, errors."""
+"""Drawings of notebook 07 and its detour: instructions, layouts, bytes in flight, errors."""
 
 from collections import Counter
 from itertools import product
@@ -8,71 +8,18 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from ..compiler.stages import STAGES, Layout, executed, kernel_lines, operations
+from ..compiler.stages import Layout, executed, kernel_lines, operations
 from ..figures import style as draw
 from ..figures.style import (
     BLUE,
     GREEN,
-    GREY,
     INK,
     ORANGE,
     PROGRAM_COLORS,
-    PURPLE,
     RED,
     SMALL,
     WIDTH,
 )
-
-_STAGES = {  # name -> title, color, what it is about, who makes it from the last
-    "python": ("Python", GREY, "your lines", ""),
-    "ttir": ("TTIR", BLUE, "blocks", "Triton"),
-    "ttgir": ("TTGIR", ORANGE, "blocks with\nlayouts", "Triton"),
-    "llir": ("LLVM IR", GREY, "one thread", "Triton"),
-    "ptx": ("PTX", GREEN, "one thread,\nvirtual registers", "LLVM"),
-    "sass": ("SASS", PURPLE, "one thread,\nreal registers", "ptxas"),
-}
-
-
-def stages() -> None:
-    """From the kernel's lines to machine code: five stages, and what makes each from the last."""
-    figure, ax = plt.subplots(figsize=(WIDTH, 1.9))
-    for place, (title, color, about, maker) in enumerate(_STAGES.values()):
-        middle = 1.84 * place + 0.575
-        draw.box(ax, middle, 0.4, 1.15, 0.8, color, title, fontsize=11)
-        draw.write(ax, middle, -0.15, about, va="top")
-        if maker:
-            draw.arrow(ax, (middle - 1.245, 0.4), (middle - 0.595, 0.4))
-            draw.write(ax, middle - 0.915, 0.55, maker, va="bottom")
-    draw.bare(ax, (-0.1, 10.5), (-0.75, 0.95))
-    draw.finish(figure, "Five stages lead from blocks to one thread's instructions")
-
-
-def one_line_down(code, line: str) -> None:
-    """One line of a kernel in every stage; no more than six operations of each."""
-    blocks = {"python": [line]}
-    for stage in STAGES:
-        texts = [operation.text for operation in operations(code, stage, line)]
-        shown = [text for text in texts if not _is_filler(text)][:6]
-        more = len(texts) - len(shown)
-        blocks[stage] = shown + [f"... and {more} more"] * (more > 0)
-    height = sum(len(shown) + 0.7 for shown in blocks.values())
-    figure, ax = plt.subplots(figsize=(WIDTH, 0.23 * height + 0.5))
-    top = height
-    for name, shown in blocks.items():
-        title, color, _, _ = _STAGES[name]
-        draw.box(ax, 0.45, top - len(shown) / 2, 0.9, len(shown), color, title)
-        rows = "\n".join(shorten(text, 92, placeholder=" ...") for text in shown)
-        draw.write(
-            ax, 1.05, top - len(shown) / 2, rows, family="monospace", ha="left", linespacing=1.5
-        )
-        top -= len(shown) + 0.7
-    draw.bare(ax, (0, 11.5), (0, height))
-    draw.finish(figure, f"One line becomes {len(texts)} instructions of a thread")
-
-
-def _is_filler(text: str) -> bool:
-    """Zeros that Triton writes to registers before a load, in case its mask is off."""
-    return text.startswith("mov.u32") and text.endswith(", 0x0;")
 
 
 def instructions_by_line(code) -> None:
@@ -140,7 +87,7 @@ def in_flight(shares: dict[int, dict[float, float]], need: float, source: str) -
         ax.plot(list(share), per_cent, mark, color=color, label=f"{size // 1024} KiB a program")
     kib = np.sort([need, *np.geomspace(1, 128)])
     law = np.minimum(100, 100 * kib / need)
-    ax.plot(kib, law, "--", color=INK, label="equation (2)", zorder=0)
+    ax.plot(kib, law, "--", color=INK, label="equation (2), for 1400 cycles", zorder=0)
     draw.log_ticks(ax, "x", [1, 2, 4, 8, 16, 32, 64, 128])
     ax.set(xlabel="KiB in flight on an SM", ylabel="% of copy bandwidth", ylim=(0, 108))
     figure.legend(loc="outside lower center", ncols=1 + len(shares))

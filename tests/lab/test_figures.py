@@ -93,14 +93,19 @@ def test_parts_of_a_bar_differ_without_color(shown):
 
 
 @pytest.mark.parametrize("rows, warps", ((8, 4), (1, 4), (32, 2)))
-def test_each_warp_of_a_tile_is_named_on_it(rows, warps, shown):
+def test_each_warp_of_a_tile_is_named_on_it_and_the_threads_of_pair_0(rows, warps, shown):
     figures_05.who_holds_what(rows, warps)
     ((figure, _),) = shown
-    holders, _ = figures_05.dealt_out(rows, warps)
+    warp, lane = figures_05.dealt_out(rows, warps)
+    names = set()
     for text in figure.axes[0].texts:
         pair, row = map(round, text.get_position())
-        assert text.get_text() == f"warp {holders[row, pair]}"
-    assert len(figure.axes[0].texts) == warps
+        thread = str(32 * warp[row, pair] + lane[row, pair])
+        assert text.get_text() == (f"warp {warp[row, pair]}" if pair > 8 else thread)
+        names.add(text.get_text())
+    threads = len(set(zip(warp[:, 0], lane[:, 0], strict=True)))
+    assert len(names) == warps + threads
+    assert figure.get_suptitle().startswith(f"{threads} thread")
 
 
 # sliders

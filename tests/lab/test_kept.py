@@ -77,8 +77,8 @@ def test_a_rung_judged_right_is_kept_but_not_where_outputs_are_compared(monkeypa
     assert kept.climbed() == [2]
     assert "\n  2 ✓   05 " in repr(verdict) and "\n  next: Exercise 2: Rung 3" in repr(verdict)
     monkeypatch.chdir(FOLDER)
-    place = "05_fused_half_split.ipynb#cell-id=05-ex2-task"
-    link = f'<a href="{place}">Exercise 2: Rung 3, the tile</a>'
+    place = "05_fused_half_split.ipynb#cell-id=05-ex7-task"
+    link = f'<a href="{place}">Exercise 2: Rung 3, found in a picture</a>'
     assert f"next: {link}" in verdict._repr_html_()
 
 

@@ -136,4 +136,4 @@ def test_a_copy_from_before_a_rung_changed_its_number_is_told_so(
 
 def test_what_is_kept_is_a_list_of_cells(folder):
     solved.note("lab.check_rung(1, my_rope)", SimpleNamespace(state=AS_INTERPRETED))
-    assert json.loads((folder / "exercises.json").read_text(encoding="utf-8")) == ["04-ex2"]
+    assert json.loads((folder / "exercises.json").read_text(encoding="utf-8")) == ["04-ex5"]

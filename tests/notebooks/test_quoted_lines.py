@@ -56,19 +56,22 @@ def test_notebook_11_quotes_lines_of_the_package():
     )
 
 
-@pytest.mark.parametrize(
-    "notebook, kernel",
-    (
-        ("03_first_triton_kernel", "softmax_kernel"),
-        ("13_a_kernel_of_your_own", "swiglu_kernel"),
-        ("13_a_kernel_of_your_own", "add_rms_norm_kernel"),
-        ("13_a_kernel_of_your_own", "logsumexp_kernel"),
-    ),
-)
-def test_a_notebook_measures_the_kernels_of_its_solutions(notebook, kernel):
-    solutions = load(f"solutions/{notebook}_solutions.ipynb")
-    solved = "\n".join(cell.source for cell in solutions.code)
-    ours = (ROOT / f"rope_lab/n{notebook[:2]}/kernels.py").read_text(encoding="utf-8")
+OF_03 = "solutions/03_first_triton_kernel_solutions.ipynb", "rope_lab/n03/kernels.py"
+OF_13 = "solutions/13_a_kernel_of_your_own_solutions.ipynb", "rope_lab/n13/kernels.py"
+IN_BOTH = {  # a function of a notebook -> where it is, and the file in which the lab has it
+    "softmax_kernel": OF_03,
+    "swiglu_kernel": OF_13,
+    "add_rms_norm_kernel": OF_13,
+    "logsumexp_kernel": OF_13,
+}
+
+
+@pytest.mark.parametrize("kernel", IN_BOTH)
+def test_a_kernel_that_is_measured_is_the_one_on_the_page(kernel):
+    name, file = IN_BOTH[kernel]
+    notebook = load(name)
+    solved = "\n".join(cell.source for cell in notebook.code)
+    ours = (ROOT / file).read_text(encoding="utf-8")
     one, other = (
         {x.name: ast.unparse(x) for x in ast.parse(text).body if isinstance(x, ast.FunctionDef)}
         for text in (solved, ours)

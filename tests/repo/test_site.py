@@ -177,7 +177,7 @@ def test_the_whole_site_builds(tmp_path, monkeypatch):
     # what a helper shows has colors, and a link to a solution leads to its exercise
     tile = (site / "notebooks/05_fused_half_split.html").read_text("utf-8")
     assert re.search(r'<div class="cell_output.*?highlight-python', tile, re.DOTALL)
-    assert "05_fused_half_split_solutions.html#exercise-2-rung-3-the-tile" in tile
+    assert "05_fused_half_split_solutions.html#exercise-1-rung-2-the-tile" in tile
 
     described = (site / "api.html").read_text(encoding="utf-8")
     rooms = rope_kernels, rope_kernels.norms, rope_kernels.serving

@@ -158,7 +158,7 @@ def _about_threads(readings: dict[str, float], counted: Counted, launch: Launch)
         return f"a sine of the whole tile, {sine.of}, where a row of angles would do"
     if launch.num_warps > 1:
         threads = 32 * launch.num_warps
-        return f"{threads} threads hold the rows, and those of a row repeat the sines of another"
+        return f"{threads} threads hold the tile, and those of one row repeat another row's sines"
     for event in counted.events:
         if event.kind == "E" and _is_tile(event):
             return f"is the sine taken after the broadcast ({event.line})?"
