@@ -45,14 +45,20 @@ def listing_of(notebook, cell_id):
     return re.search(r"```python\n(.+?)\n```", text, re.DOTALL)[1].splitlines()
 
 
-def test_notebook_11_quotes_lines_of_the_package():
-    quoted = listing_of(NOTEBOOK_11, "11-ex3-back")
-    lines = lines_of(NORM_KERNEL, "norm_rope_backward_kernel")
-    gone = [line for line in quoted if not has(lines, line)]
+QUOTED = {  # a kernel -> its file, and the cell of a notebook that quotes lines of it
+    "norm_rope_backward_kernel": (NORM_KERNEL, NOTEBOOK_11, "11-ex3-back"),
+    "pairs_kernel": ("rope_lab/rungs/pairs_of_a_row.py", "05_fused_half_split.ipynb", "05-02"),
+}
+
+
+@pytest.mark.parametrize("kernel", QUOTED)
+def test_a_notebook_quotes_lines_of_a_kernel(kernel):
+    file, notebook, cell = QUOTED[kernel]
+    lines = lines_of(file, kernel)
+    gone = [line for line in listing_of(notebook, cell) if not has(lines, line)]
     assert not gone, (
-        f"norm_rope_backward_kernel has no line {gone[0]!r}: notebook 11 quotes it. Edit cell "
-        f"11-ex3-back of notebooks/{NOTEBOOK_11}: quote the line of {NORM_KERNEL} that does the "
-        "same now"
+        f"{kernel} has no line {gone[0]!r}: edit cell {cell} of notebooks/{notebook}, and quote "
+        f"the line of {file} that does the same now"
     )
 
 
