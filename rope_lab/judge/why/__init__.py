@@ -33,7 +33,8 @@ from .addresses import (
     stored_twice,
     unwritten,
 )
-from .experiments import Experiments, OutOfBudget
+from .changes import OutOfBudget
+from .experiments import Experiments
 from .numbers import another_number, factors, formula, not_finite, rounding, too_narrow
 from .words import evidence, where
 

@@ -12,7 +12,7 @@ from ..verdict import Evidence
 from .changes import Changes, Index
 from .experiments import TESTED, Element, Experiments
 from .formulas import fitting, ratio_in_words
-from .found import of_numbers
+from .found import of_masks, proof
 from .words import evidence, listed, shown, where
 
 
@@ -90,7 +90,7 @@ def too_narrow(e: Experiments) -> Evidence:
 
 def factors(e: Experiments) -> Evidence | None:
     """What multiplies each needed element, for inputs that the right result is proportional to."""
-    if e.record.launched and (proved := of_numbers(e)):
+    if e.record.launched and (proved := proof(e, of_masks)):
         return proved
     names, at = e.wanted.names, e.first
     inputs = dict(zip(names, e.inputs(), strict=True))
@@ -175,7 +175,7 @@ def meaning(x: float, angles: dict[str, Tensor], own: list[Element]) -> str:
 
 def another_number(e: Experiments) -> Evidence:
     words = f"{shown(e)} is made of all that it needs, and is another number."
-    if e.record.launched and (proved := of_numbers(e)):
+    if e.record.launched and (proved := proof(e, of_masks)):
         return proved
     return evidence("unknown", words, where(e), lines=_stored(e))
 

@@ -8,9 +8,8 @@ import torch
 from ..verdict import Evidence
 from .changes import Index, Noted
 from .experiments import MOST, Element, Experiments
-from .intended import letters_of
+from .intended import dimensions, letters_of
 
-_DIMENSIONS = {"s": "position", "b": "sequence", "h": "head", "d": "column", "n": "element"}
 RIGHT_THEN = "With that, every element is right."
 
 
@@ -46,21 +45,13 @@ def shown(e: Experiments, at: Index | None = None, number: int | None = None) ->
     return f"{label}[{', '.join(map(str, e.first if at is None else at))}]"
 
 
-def dimensions(e: Experiments) -> list[str]:
-    """What each index of the result counts."""
-    letters = letters_of(e)
-    return [_DIMENSIONS.get(letter, "row") for letter in letters] or [
-        f"index {k}:" for k in range(e.expected.dim())
-    ]
-
-
 def where(e: Experiments) -> str:
     """Which elements are wrong, if they are the product of a few ranges."""
     wrong, words = e.wrong, []
     if wrong.all():
         return "Every element is wrong."
     kept = torch.ones_like(wrong)
-    for k, name in enumerate(dimensions(e)):
+    for k, name in enumerate(dimensions(letters_of(e))):
         some = wrong.movedim(k, 0).reshape(wrong.shape[k], -1).any(1)
         if not some.all():
             words.append(f"{name} {ranges(some.nonzero().flatten().tolist())}")
@@ -81,15 +72,17 @@ def ranges(numbers: list[int]) -> str:
     return ", ".join(" to ".join(map(str, one)) for one in found)
 
 
-def step(e: Experiments, was: dict[Index, int], should: dict[Index, int], size: int) -> str:
+def step(e: Experiments, line: str, was: dict[Index, int], should: dict[Index, int]) -> str:
     """How far an address moves to a neighboring element, and how far it should.
 
-    `was`, `should`: addresses in bytes, at places of the result; `size`: bytes of an element.
+    Args:
+        line: of the kernel, which computes the address.
+        was, should: the address in bytes, at places of the result.
     """
     changed = [at for at in sorted(was) if was[at] != should[at]]
     if not changed:
         return ""
-    at = changed[0]
+    at, size = changed[0], e.size_at(should[changed[0]])
     for k in reversed(range(len(at))):
         for sign in (-1, 1):
             other = (*at[:k], at[k] + sign, *at[k + 1 :])
@@ -97,21 +90,23 @@ def step(e: Experiments, was: dict[Index, int], should: dict[Index, int], size: 
                 continue
             moves, right = (sign * (x[other] - x[at]) // size for x in (was, should))
             first, second = sorted((at[k], other[k]))
-            words = f"From {dimensions(e)[k]} {first} to {second}, it moves by {valued(e, moves)}"
-            return f"{words}, and should by {valued(e, right)}."
+            words = f"From {dimensions(letters_of(e))[k]} {first} to {second}, it moves by"
+            here = {name: x for name, x in e.numbers.items() if name in e.names_behind(line, 0)}
+            now = valued(moves, here)
+            return f"{words} {now}, and should by {valued(right, e.numbers)}."
     off = (was[at] - should[at]) // size
     return f"It is {elements(abs(off))} too {'far' if off > 0 else 'near'}."
 
 
-def valued(e: Experiments, number: int) -> str:
-    """'stride_h, 8': with the one argument, or product of arguments, that has this value."""
-    known = e.launch.arguments.items() if e.launch else ()
-    numbers = {n: x for n, x in known if isinstance(x, int) and not isinstance(x, bool) and x > 1}
+def valued(number: int, arguments: dict[str, int]) -> str:
+    """'stride_h, 8': with the one argument, or product of two, that has this value."""
+    numbers = {name: x for name, x in arguments.items() if x > 1}
+    products = numbers | {f"2 * {name}": 2 * x for name, x in numbers.items()}
+    pairs = itertools.combinations(numbers, 2)
+    products |= {f"{a} * {b}": numbers[a] * numbers[b] for a, b in pairs}
     names = [name for name, x in numbers.items() if x == number]
-    if not names:
-        names = [f"2 * {name}" for name, x in numbers.items() if 2 * x == number]
-        pairs = itertools.combinations(numbers, 2)
-        names += [f"{a} * {b}" for a, b in pairs if numbers[a] * numbers[b] == number]
+    if len(names) != 1 or "stride" not in names[0]:
+        names = [name for name, x in products.items() if x == number]
     return f"{names[0]}, {number}" if len(names) == 1 else f"{number}"
 
 
