@@ -112,6 +112,22 @@ class Launched:
 NOTHING = Changes()
 
 
+class NoRecord:
+    """Of a run without Triton: no kernel has run."""
+
+    noted: Sequence[Noted] = ()
+    named: Sequence[Named] = ()
+    launched: Sequence[Launched] = ()
+    programs: Sequence[Index] = ()
+    memories: "Sequence[Memory]" = ()
+    leaves = False
+
+    def stores(self) -> list[Noted]:
+        return []
+
+    loads = stores
+
+
 def address_of(tensor: Tensor, at: Index | Places) -> "int | np.ndarray":
     """The address of one element, or those of many."""
     steps = (i * step for i, step in zip(at, tensor.stride(), strict=True))

@@ -11,6 +11,7 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
@@ -18,6 +19,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from torch import Tensor
+
+from rope_kernels.paths import triton_is_installed
 
 from ...standalone import function_of
 from ..attempt import Attempt, as_tuple, called, results
@@ -28,6 +31,7 @@ from .changes import (
     Changes,
     Index,
     Launched,
+    NoRecord,
     Noted,
     OutOfBudget,
     Program,
@@ -143,11 +147,8 @@ class Experiments:
         changes.inputs(given)
         if files is None:
             files = self._files if any(name for name, _ in changes.blocks) else frozenset()
-        from .record import Record
-
-        record = Record(changes, files, self.ends)
         try:
-            with record:
+            with self._recording(changes, files) as record:
                 returned = called(self.attempt.candidate, self.attempt.case, given)
         except Exception:
             if time.process_time() > self.ends:  # the record has stopped it, in Triton's words
@@ -155,6 +156,15 @@ class Experiments:
             raise
         overwritten = [given[names.index(name)] for name in self.wanted.overwrites]
         return given, overwritten or list(as_tuple(returned)), record
+
+    def _recording(
+        self, changes: Changes, files: frozenset[str]
+    ) -> "AbstractContextManager[Record]":
+        if not triton_is_installed():
+            return nullcontext(NoRecord())
+        from .record import Record
+
+        return Record(changes, files, self.ends)
 
     def out(self, changes: Changes = NOTHING) -> Tensor:
         """The candidate's result."""
