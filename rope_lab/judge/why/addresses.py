@@ -60,7 +60,7 @@ def unwritten(e: Experiments) -> Evidence | None:
         return evidence("unwritten", f"{programs} ran, and none came to a tl.store.")
     begin = out.untyped_storage().data_ptr()
     mine = next((m for m in record.memories if m.begin == begin), None)
-    if mine is None or not any(one.access.inside(mine).any() for one in stores):
+    if mine is None or not any((x.access.inside(mine) & x.access.wanted).any() for x in stores):
         return _stored_elsewhere(e, mine.name if mine else "")
     if proved := proof(e, of_masks, of_stores, of_a_launch):
         return proved
@@ -90,7 +90,7 @@ def _stored_elsewhere(e: Experiments, own: str) -> Evidence:
     into = " and ".join(
         f"{m.name}, which is {names.get(m.begin, 'another tensor')}"
         for m in e.record.memories
-        if any(one.access.inside(m).any() for one in stores)
+        if any((one.access.inside(m) & one.access.wanted).any() for one in stores)
     )
     called = f"passes as {own}" if own else "does not pass"
     words = f"The result, which the launch {called}, is not stored. Programs store in {into}."

@@ -47,7 +47,8 @@ Element = tuple[str, Index]  # of an input: 't' and an index; of other memory: i
 
 MOST = 3  # elements that a sentence lists
 TESTED = 24  # needed elements that are changed one by one
-_SLOW = 0.03  # seconds of a run: with more, a lane's loads are taken for what its element has
+# Accesses of a run: with more, a lane's loads are taken for what its element has.
+_MANY_ACCESSES = 150
 _LESS_BY_CHANCE = STRIDED[:2]  # or these, where a specification leaves them out
 _OR = ("sizes that no block divides",)
 _FEW = {"s": 3, "b": 2, "h": 5, "g": 1, "d": 14, "n": 300}  # no product of some is another
@@ -88,9 +89,7 @@ class Experiments:
         self.ends, self.hurries = began + (BUDGET if hurries else _FOR_PROOFS), hurries
         self.kept: dict[str, object] = {}
         self.needs, self.stores = cache(self._needs), cache(self._stores)
-        before = time.process_time()
         self.given, self.outs, self.record = self._run(NOTHING, self._files)
-        self.is_slow = time.process_time() - before > _SLOW
         self.got = self.outs[number].detach().clone()
         self.all_expected = self.all_right()
         self.expected = self.all_expected[number]
@@ -188,6 +187,13 @@ class Experiments:
         number = programs.pop()
         return Program(number, self.record.programs[number], self.record.grid)
 
+    @property
+    def _is_long(self) -> bool:
+        """Whether a run for the wrong element makes many accesses."""
+        only = self._only
+        mine = [one for one in self.record.noted if only is None or one.program == only.number]
+        return len(mine) > _MANY_ACCESSES
+
     def is_cured_by_blocks(self, setting: Setting, put: Put) -> bool:
         """Whether every element is right with these blocks of one name, or at one line."""
         return self.is_cured_by(Changes(blocks={setting: put}, memories=self.record.memories))
@@ -271,7 +277,7 @@ class Experiments:
     def has(self) -> tuple[set[Element], set[Element]]:
         """Needed elements that the wrong one lacks, and those that it has and doesn't need."""
         needs = sorted(self.needs(self.first))
-        if self.is_slow or self.hurries or math.isnan(float(self.got[self.first])):
+        if self._is_long or self.hurries or math.isnan(float(self.got[self.first])):
             loaded = {element for element, _ in self.loads(self.first)}
             return set(needs) - loaded, loaded - self.needs_of_lane(self.first)
         tested = needs[:: max(1, len(needs) // TESTED)] + needs[-1:]
