@@ -201,7 +201,7 @@ def _miss(
             at = verdict.compared.first_wrong_index if verdict.compared else None
             owner = (watch.owner_of(x, at) or "no program") if at is not None else ""
             words = f"{label}: {verdict.reason}"
-            cause = raced or _masked_off(x, at, watch)
+            cause = raced or ("" if owner == "no program" else _masked_off(x, at, watch))
             cause = cause or (watch.by_tf32(x, want) if at is not None else "")
             if cause:
                 return _Miss(f"{words}; {cause}", owner)

@@ -51,9 +51,9 @@ TESTED = 24  # needed elements that are changed one by one
 _MANY_ACCESSES = 150
 _LESS_BY_CHANCE = STRIDED[:2]  # or these, where a specification leaves them out
 _OR = ("sizes that no block divides",)
-_FEW = {"s": 3, "b": 2, "h": 5, "g": 1, "d": 14, "n": 300}  # no product of some is another
+_FEW = {"s": 3, "b": 2, "h": 5, "g": 1, "d": 18, "n": 300}  # no product of some is another
 BUDGET = 2.0  # seconds of CPU time for all experiments
-_FOR_PROOFS = 1.4  # of these
+_FOR_PROOFS = 1.7  # of these
 
 
 class Experiments:

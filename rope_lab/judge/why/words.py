@@ -1,6 +1,7 @@
 """Evidence in words: elements, steps of an address, and where a result is wrong."""
 
 import itertools
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -91,16 +92,20 @@ def step(e: Experiments, line: str, was: dict[Index, int], should: dict[Index, i
             moves, right = (sign * (x[other] - x[at]) // size for x in (was, should))
             first, second = sorted((at[k], other[k]))
             words = f"From {dimensions(letters_of(e))[k]} {first} to {second}, it moves by"
-            here = {name: x for name, x in e.numbers.items() if name in e.names_behind(line, 0)}
-            now = valued(moves, here)
-            return f"{words} {now}, and should by {valued(right, e.numbers)}."
+            now = valued(e, moves, e.names_behind(line, deep=0))
+            return f"{words} {now}, and should by {valued(e, right, e.names_behind(line, deep=2))}."
     off = (was[at] - should[at]) // size
     return f"It is {elements(abs(off))} too {'far' if off > 0 else 'near'}."
 
 
-def valued(number: int, arguments: dict[str, int]) -> str:
-    """'stride_h, 8': with the one argument, or product of two, that has this value."""
-    numbers = {name: x for name, x in arguments.items() if x > 1}
+def valued(e: Experiments, number: int, among: list[str]) -> str:
+    """'stride_h, 8': with the one argument, or product of two, that has this value.
+
+    `among`: names of arguments; any stride may be missing.
+    """
+    numbers = {
+        n: x for n, x in _sizes(e) if x > 1 and (n.partition("[")[0] in among or "stride" in n)
+    }
     products = numbers | {f"2 * {name}": 2 * x for name, x in numbers.items()}
     pairs = itertools.combinations(numbers, 2)
     products |= {f"{a} * {b}": numbers[a] * numbers[b] for a, b in pairs}
@@ -108,6 +113,15 @@ def valued(number: int, arguments: dict[str, int]) -> str:
     if len(names) != 1 or "stride" not in names[0]:
         names = [name for name, x in products.items() if x == number]
     return f"{names[0]}, {number}" if len(names) == 1 else f"{number}"
+
+
+def _sizes(e: Experiments) -> Iterator[tuple[str, int]]:
+    """The launch's integers, those in its tuples as 'strides[0]'."""
+    yield from e.numbers.items()
+    for name, x in e.launch.arguments.items() if e.launch else ():
+        for k, value in enumerate(x if isinstance(x, tuple) else ()):
+            if isinstance(value, int):
+                yield f"{name}[{k}]", value
 
 
 def along_the_block(one: Noted) -> str:
