@@ -18,7 +18,6 @@ from rope_lab.judge import check_exercise as judge_module
 from rope_lab.judge.climb import specifications
 from rope_lab.judge.spec import MANY, STRIDED, Case, Spec, spec
 from rope_lab.judge.written import unlike_its_look
-from rope_lab.n00 import exercises as exercises_of_00
 
 judge = judge_module.check_exercise
 
@@ -248,38 +247,6 @@ def test_two_values_for_one_element_are_wrong_and_the_same_one_twice_is_said(how
 @spec(leave_out=STRIDED)
 def twice(x: "(n,)"):  # noqa: F821
     return 2 * x
-
-
-SLIPS = {
-    "no return": (wrong_kernels.without_return, "it returns None: is a `return` missing?"),
-    "no program": (wrong_kernels.empty_grid, "The grid is empty: no program ran"),
-    "an indexed pointer": (
-        wrong_kernels.indexed_pointer,
-        "is a pointer indexed by a block? tl.store(out_ptr + i, x)",
-    ),
-    "a kernel that returns": (
-        wrong_kernels.returned_by_the_kernel,
-        "none came to a tl.store",
-    ),
-}
-
-
-@pytest.mark.parametrize("candidate, kind", SLIPS.values(), ids=SLIPS.keys())
-def test_slips_of_beginners(candidate, kind):
-    verdict = judge(candidate, twice)
-    assert verdict.state == "wrong" and kind in repr(verdict), verdict
-
-
-OF_BLOCKS = {
-    wrong_kernels.by_blocks_of_256: "With the default of `block`, all is right.",
-    wrong_kernels.by_1024_programs: "Smaller tensors are right",
-}
-
-
-@pytest.mark.parametrize("candidate", OF_BLOCKS, ids=lambda candidate: candidate.__name__)
-def test_blocks_of_another_size_and_many_of_them_are_tried(candidate):
-    verdict = judge(candidate, exercises_of_00.scaled_copy)
-    assert not verdict and OF_BLOCKS[candidate] in repr(verdict), verdict
 
 
 def test_a_mask_may_be_one_for_all():

@@ -1,6 +1,6 @@
 """Notebook 08's pretend GPU: what is right on it is right on a real one.
 
-Wrong timers, and the verdict on each, are in `tests/support/answers_08.py`.
+Wrong timers, and the verdict on each, are in `tests/support/wrong_answers.txt`.
 """
 
 from functools import partial

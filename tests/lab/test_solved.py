@@ -76,8 +76,8 @@ def test_an_exercise_is_known_by_its_check():
     found = solved.exercises_in(FOLDER)
     stubs = [check for one in found for check in one.stubs.values()]
     assert [check for check in stubs if checks[check] != 1] == []
-    entries = {entry.cell for number in NUMBERS for entry in exercises_in(number).entries}
-    assert {cell for one in found for cell in one.stubs} == entries
+    cells = {cell for number in NUMBERS for cell in exercises_in(number).stubs}
+    assert {cell for one in found for cell in one.stubs} == cells
     assert all(one.stubs for one in found)
 
 

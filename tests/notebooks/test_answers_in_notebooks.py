@@ -2,8 +2,8 @@
 
 The cells before an answer have run, and what they left behind is in the way; but for those that
 only show something, which nbval runs. Each notebook runs once. Answers are pasted over their stub,
-each in a cell of its own, the solution last. Wrong ones are those of `answers_NN.py`: one of each
-exercise, and all with `--every`.
+each in a cell of its own, the solution last. Of the rows of `wrong_answers.txt`, the first of each
+exercise is judged, and all with `--every`.
 What wrong numbers and choices are told is in `test_wrong_answers.py`.
 
 Cells run in this process, because a kernel, a judge and a compiler of each notebook's own would
@@ -13,18 +13,19 @@ take longer to start than most answers to judge. nbval runs them in a kernel.
 import re
 import symtable
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import nbformat
 import pytest
 
 from cells import run
-from exercise import rows_of
 from exercise_form import EXAM, NUMBERS, exercises_in
 from notebook_form import FOLDER
 from rope_lab.judge import check_exercise
 from rope_lab.judge.inspect import small_sizes
-from rope_lab.judge.why import why
+from rope_lab.judge.why import experiments, why
 from rope_lab.records import QUIET
+from wrong_answers import replaced, wrong_answers
 
 pytest.importorskip("triton", reason="needs Triton")
 
@@ -37,63 +38,52 @@ class Answer:
     """A cell to put after a stub, and what it must be told.
 
     Attributes:
-        told: part of the verdict.
-        kind, line: of the evidence, and part of one of its lines; '' if the verdict has none.
+        kind: of its evidence; '' if there is none, or it is known by words.
+        part: of a line of the evidence, or of the verdict.
     """
 
     name: str
     source: str
     state: str = "RIGHT"
-    told: str = ""
     kind: str = ""
-    line: str = ""
+    part: str = ""
 
 
-def exam(book):
-    """The exam of notebook 10 as it is there, with its bug."""
+def repaired_exam(book):
+    """The exam of notebook 10 without its bug."""
     cells = {cell.id: cell.source for cell in book.code}
     text = "\n\n\n".join(cells[name] for name in EXAM_CELLS)
-    return text[: text.index("passed = 0")] + "lab.check_exercise(exam_rope, exercises.rope)"
+    text = text[: text.index("passed = 0")] + "lab.check_exercise(exam_rope, exercises.rope)"
+    return replaced(text, (BUG, REPAIR))
 
 
-def answers_to(exercises, entry, every):
+def answers_to(exercises, cell, every):
     """The right one is the last, for later cells may call it."""
-    is_exam = entry.cell == EXAM
-    solution = exam(exercises.book) if is_exam else exercises.solutions[entry.cell].source
-    right = Answer(
-        f"the solution of {entry.cell}",
-        solution.replace(BUG, REPAIR) if is_exam else solution,
-    )
+    is_exam = cell == EXAM
+    solution = repaired_exam(exercises.book) if is_exam else exercises.solutions[cell].source
     answers = [
-        Answer(
-            name=f"{entry.cell} {x.words}",
-            source=x.made_in(solution),
-            state=x.state,
-            told="" if x.kind else x.words,
-            kind=x.kind,
-            line=x.line,
-        )
-        for x in (*entry.wrong_answers, *rows_of(entry.cell))
+        Answer(f"{cell} {x.changes}", x.made_in(solution), x.state, x.kind, x.part)
+        for x in wrong_answers()
+        if x.cell == cell
     ]
-    return [*(answers if every else answers[:1]), right]
+    return [*(answers if every else answers[:1]), Answer(f"the solution of {cell}", solution)]
 
 
 def with_answers(number, every):
     """The cells of a notebook up to its last exercise, and id -> the answer that a cell holds."""
     exercises = exercises_in(number)
-    entries = {entry.cell: entry for entry in exercises.entries}
-    stub_ids = set(entries)
+    *_, last = exercises.stubs
     cells, answers = [], {}
     for cell in exercises.book.code:
-        if cell.id not in entries:
+        if cell.id not in exercises.stubs:
             cells.append(cell)
             continue
-        for answer in answers_to(exercises, entries.pop(cell.id), every):
+        for answer in answers_to(exercises, cell.id, every):
             cells.append(nbformat.v4.new_code_cell(answer.source))
             answers[cells[-1].id] = answer
-        if not entries:
-            break  # no exercise comes after
-    return without_shows(cells, kept=stub_ids | answers.keys()), answers
+        if cell.id == last:
+            break
+    return without_shows(cells, kept=answers.keys()), answers
 
 
 def without_shows(cells, kept):
@@ -123,28 +113,27 @@ def complaint(cell, answer, text, error, found):
         return "" if expected else f"{answer.name if answer else cell.id} stops with {error}"
     if answer is None:
         return ""
+    # an exercise that checks two functions has two
     states = set(re.findall(r"^(RIGHT, but|RIGHT|WRONG|NOT YET)\b", text, re.MULTILINE))
-    others = states - {answer.state}  # of an exercise that checks two functions
-    as_wanted = answer.state in states and (answer.told or answer.kind or not others)
-    is_told = answer.told in text
     if answer.kind:
-        shown = any(one.kind == answer.kind and _names(one, answer.line) for one in found)
-        is_told = is_told and shown
-    elif answer.state == "RIGHT" and not others:
-        is_told = is_told and not found
-    if as_wanted and is_told:
+        is_told = any(x.kind == answer.kind and answer.part in "\n".join(x.lines) for x in found)
+    elif answer.part:
+        is_told = answer.part in text
+    else:
+        is_told = states == {answer.state} and not found
+    if answer.state in states and is_told:
         return ""
-    wanted = answer.kind and f"the evidence {answer.kind!r} at {answer.line!r}"
-    return f"{answer.name}: wanted {answer.state} {answer.told!r} {wanted}, and it is told\n{text}"
-
-
-def _names(evidence, line):
-    return any(line in one for one in evidence.lines) if line else True
+    wanted = f"{answer.state}, {answer.kind!r}, {answer.part!r}"
+    return f"{answer.name}: wanted {wanted}, and it is told\n{text}"
 
 
 @pytest.fixture
 def found(monkeypatch):
-    """All evidence that is looked for, in order."""
+    """All evidence that is looked for, in order, by experiments whose time never ends.
+
+    On a slow machine they would be fewer, and the evidence of a few answers another.
+    """
+    monkeypatch.setattr(experiments, "time", SimpleNamespace(process_time=lambda: 0.0))
     noted = []
 
     def noting(*wrong):

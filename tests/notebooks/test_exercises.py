@@ -1,15 +1,17 @@
-"""Exercises: a kind stub, a hint, a solution of the same name with the same check, and an entry.
+"""Exercises: a kind stub, a hint, and a solution of the same name with the same check.
 
 What stubs and solutions print is stored in the notebooks, and nbval holds it.
 `test_answers_in_notebooks.py` has wrong answers judged.
 """
 
+import re
+
 import pytest
 
 import rope_lab as lab
-from exercise import WrongAnswer
 from exercise_form import CHECKS, NUMBERS, exercises_in
 from notebook_form import load, names_of_detours
+from wrong_answers import read
 
 
 @pytest.mark.parametrize("number", NUMBERS)
@@ -24,11 +26,25 @@ def test_a_detour_has_no_exercise(name):
     assert not [cell.id for cell in load(name).code if "-ex" in cell.id]
 
 
-def test_a_wrong_answer_whose_text_is_gone_is_refused():
-    """Else the solution itself would stand for the wrong answer."""
-    wrong = WrongAnswer("minus the angle", {"x + y": "x - y"})
-    with pytest.raises(ValueError, match="'x \\+ y' is not in the solution"):
-        wrong.made_in("x * y")
+NO_ROWS = {  # a row, and words of the error
+    "a text that is gone": (
+        "00-ex1 | WRONG | x\n- minus the angle\n+ the angle\n",
+        "'minus the angle' is not in the solution",
+    ),
+    "no exercise": ("00-ex9 | mask | i < n\n- n\n+ 2\n", "no exercise has the cell 00-ex9"),
+    "no state": ("00-ex1 | Wrong | x\n- n\n+ 2\n", "'Wrong' is not one of"),
+    "no kind": ("00-ex1 | i < n\n- n\n+ 2\n", "not a row"),
+    "no change": ("00-ex1 | mask | i < n\n", "not a row"),
+    "nothing in its place": ("00-ex1 | mask | i < n\n- n\n+ 2\n- i\n", "not a row"),
+    "a line of no sign": ("00-ex1 | mask | i < n\n- n\n+ 2\n3\n", "not a row"),
+}
+
+
+@pytest.mark.parametrize("row, told", NO_ROWS.values(), ids=NO_ROWS)
+def test_what_is_no_wrong_answer_is_refused(row, told):
+    """Else an answer would not be judged, or the solution itself in its place."""
+    with pytest.raises(ValueError, match=re.escape(told)):
+        read(row).made_in(exercises_in("00").solutions["00-ex1"].source)
 
 
 # numbers that a reader predicts

@@ -162,6 +162,13 @@ def test_a_copy_without_an_edit_is_not_told_which_edit(rung, tmp_path):
     assert "looks like: " in told and "as it was" not in told
 
 
+@pytest.mark.parametrize("rung, lacks", ((2, "out"), (4, "transpose")))
+def test_our_kernel_of_the_rung_below_is_told_which_argument_it_lacks(rung, lacks, tmp_path):
+    """Rung 3 adds none, and README's picture shows what it is told."""
+    told = repr(lab.check_rung(rung, my_rope_of(RUNGS[rung - 1].source, tmp_path)))
+    assert told.startswith("NOT YET") and f"my_rope takes no `{lacks}`" in told
+
+
 def test_the_picture_of_readme_shows_the_verdict_on_rung_2_as_rung_3():
     """Word by word, but in a narrower table."""
     picture = (ROOT / "docs/images/speed.svg").read_text(encoding="utf-8")

@@ -2,50 +2,49 @@
 
 import re
 from dataclasses import dataclass
-from importlib import import_module
 
 import nbformat
 
 import make_site
-from exercise import Exercise, exercises_of
 from notebook_form import FOLDER, Notebook, names_of_notebooks
 
 EXAM = "10-ex2"  # is repaired where it is, and its solution is not among the solutions
 NUMBERS = [name[:2] for name in names_of_notebooks()]
 
 TITLE = re.compile(r"^###? (Exercise (\d): .+?)(?: \(\d+ minutes.*\))?$", re.MULTILINE)
+STUB = re.compile(r"\d\d-ex\d")  # the id of its cell, and of the cell with its solution
 CHECK = re.compile(r"\b(check_(?:answer|choices|exercise|rung|timer)|inspect)\(")
 
 
 @dataclass(frozen=True)
 class Exercises:
-    """Those of a notebook: their entries, and the cells that these are about."""
+    """Those of a notebook, and their solutions."""
 
-    entries: list[Exercise]
     book: Notebook
     solved: Notebook
 
     @property
     def stubs(self) -> dict[str, nbformat.NotebookNode]:
-        """Id -> cell of the notebook, of each entry that has one there."""
-        return self._cells_of(self.book)
+        """Id -> cell of the notebook, in order."""
+        return _cells_of(self.book)
 
     @property
     def solutions(self) -> dict[str, nbformat.NotebookNode]:
         """Id -> cell of the solutions."""
-        return self._cells_of(self.solved)
+        return _cells_of(self.solved)
 
-    def _cells_of(self, notebook: Notebook) -> dict[str, nbformat.NotebookNode]:
-        ids = {entry.cell for entry in self.entries}
-        return {cell.id: cell for cell in notebook.code if cell.id in ids}
+
+def _cells_of(notebook: Notebook) -> dict[str, nbformat.NotebookNode]:
+    return {cell.id: cell for cell in notebook.code if STUB.fullmatch(cell.id)}
 
 
 def exercises_in(number: str) -> Exercises:
     """A notebook's, as '05'."""
     (path,) = FOLDER.glob(f"{number}_*.ipynb")
     solved = FOLDER / f"solutions/{path.stem}_solutions.ipynb"
-    books = [Notebook(p.name, nbformat.read(p, as_version=4), p.parent) for p in (path, solved)]
-    return Exercises(exercises_of(import_module(f"answers_{number}")), *books)
+    return Exercises(
+        *(Notebook(p.name, nbformat.read(p, as_version=4), p.parent) for p in (path, solved))
+    )
 
 
 def _tasks(notebook: Notebook) -> dict[str, str]:
@@ -72,20 +71,17 @@ def tasks_have_a_hint_and_a_solution_of_their_name(exercises: Exercises) -> list
     return complaints
 
 
-def stubs_have_an_entry_each(exercises: Exercises) -> list[str]:
-    """A stub is a cell with a check between a task and the next text, or one called `05-ex3`.
-
-    `test_solved.py` sees that an entry has a stub.
-    """
-    stubs, after_a_task = [], False
+def checks_after_a_task_are_in_stubs(exercises: Exercises) -> list[str]:
+    """The first cells after a task, up to the next text, and those called like one of its cells."""
+    checks, after_a_task = [], False
     for cell in exercises.book.node.cells:
         if cell.cell_type == "markdown":
             after_a_task = bool(TITLE.search(cell.source))
         elif (after_a_task or "-ex" in cell.id) and CHECK.search(cell.source):
-            stubs.append(cell.id)
+            checks.append(cell.id)
     return [
-        f"{name} is a stub, and no entry of answers_NN.py"
-        for name in stubs
+        f"{name} checks an answer, and has no name of a stub, as 05-ex3"
+        for name in checks
         if name not in exercises.stubs
     ]
 
@@ -106,6 +102,6 @@ def solutions_have_the_check_of_their_stub(exercises: Exercises) -> list[str]:
 
 CHECKS = (
     tasks_have_a_hint_and_a_solution_of_their_name,
-    stubs_have_an_entry_each,
+    checks_after_a_task_are_in_stubs,
     solutions_have_the_check_of_their_stub,
 )
