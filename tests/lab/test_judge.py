@@ -4,8 +4,10 @@ Those are judged in their notebooks: `tests/notebooks/test_answers_in_notebooks.
 """
 
 import functools
+import itertools
 from dataclasses import replace
 from importlib import import_module
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,7 +15,7 @@ import torch
 import rope_lab as lab
 import wrong_kernels
 from cells import names_in
-from rope_lab.judge import attempt, definitions
+from rope_lab.judge import attempt, definitions, why
 from rope_lab.judge import check_exercise as judge_module
 from rope_lab.judge.climb import specifications
 from rope_lab.judge.spec import MANY, STRIDED, Case, Spec, spec
@@ -51,6 +53,17 @@ def test_a_wrong_kernel_gets_evidence(candidate, kind, told):
     verdict = judge(candidate, replace(definitions.rope, copies=True))  # of a table that is kept
     assert not verdict and verdict.state == "wrong"
     assert verdict.evidence.kind == kind and told in repr(verdict), verdict
+
+
+def test_a_verdict_is_given_within_its_budget(monkeypatch):
+    """And says what it knows then. Here, a look at the clock takes 20 ms."""
+    looks = itertools.count()
+    clock = SimpleNamespace(process_time=lambda: next(looks) / 50)
+    for module in (why, why.experiments, why.record):
+        monkeypatch.setattr(module, "time", clock)
+    verdict = judge(numbered(13), definitions.rope)
+    assert "freqs[1, 0, 0, 0] instead of freqs[0, 0, 0, 0]" in verdict.evidence.words, verdict
+    assert next(looks) < 50 * (why.experiments.BUDGET + 0.5)
 
 
 MEANS = {

@@ -35,7 +35,7 @@ from .addresses import (
 )
 from .changes import OutOfBudget
 from .experiments import Experiments
-from .numbers import another_number, factors, formula, not_finite, rounding, too_narrow
+from .numbers import another_number, factors, formula, not_finite, rounding, too_narrow, transposed
 from .words import evidence, where
 
 _RULES = (
@@ -49,6 +49,7 @@ _RULES = (
     formula,
     other_elements,
     rounding,
+    transposed,
     factors,
     another_number,
 )

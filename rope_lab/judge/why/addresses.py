@@ -10,7 +10,7 @@ from ..verdict import Evidence
 from .changes import Changes, Index, Noted, address_of
 from .experiments import Element, Experiments
 from .found import of_a_launch, of_addresses, of_masks, of_stores, proof
-from .numbers import factors
+from .numbers import factors, transposed
 from .words import along_the_block, elements, evidence, listed, shown, step, where
 
 
@@ -207,7 +207,9 @@ def other_elements(e: Experiments) -> Evidence | None:
     if e.record.launched and is_loaded_rightly:
         angles = {argument.name for argument in e.wanted.arguments if argument.holds == "angles"}
         are_angles = {name for name, _ in lacks | extra} <= angles
-        found = proof(e, of_masks, of_a_launch) or (factors(e) if are_angles else None)
+        found = proof(e, of_masks, of_a_launch)
+        if not found and are_angles:
+            found = transposed(e) or factors(e)
     else:
         found = proof(e, of_addresses, of_masks, of_a_launch) if e.record.launched else None
     if found:
