@@ -53,7 +53,7 @@ _LESS_BY_CHANCE = STRIDED[:2]  # or these, where a specification leaves them out
 _OR = ("sizes that no block divides",)
 _FEW = {"s": 3, "b": 2, "h": 5, "g": 1, "d": 18, "n": 300}  # no product of some is another
 BUDGET = 2.0  # seconds of CPU time for all experiments
-_FOR_PROOFS = 1.7  # of these
+FOR_PROOFS = 1.7  # of these
 
 
 class Experiments:
@@ -86,7 +86,7 @@ class Experiments:
         """
         self.attempt, self.wanted, self.wide = attempt, attempt.wanted, wide
         self.number, self.began, self.collides = number, began, collides
-        self.ends, self.hurries = began + (BUDGET if hurries else _FOR_PROOFS), hurries
+        self.ends, self.hurries = began + (BUDGET if hurries else FOR_PROOFS), hurries
         self.kept: dict[str, object] = {}
         self.needs, self.stores = cache(self._needs), cache(self._stores)
         self.given, self.outs, self.record = self._run(NOTHING, self._files)

@@ -123,8 +123,8 @@ def _exchanged(launch: Launch, one: str, other: str) -> str:
 
 def _used_at(e: Experiments, name: str) -> str:
     """The first line of the kernel that uses a name."""
-    lines = (one.line for one in e.record.named if one.line)
-    return next((line for line in lines if re.search(rf"\b{name}\b", line.partition("=")[2])), "")
+    lines = e.source.partition("):\n")[2].splitlines()  # after its arguments
+    return next((line.strip() for line in lines if re.search(rf"\b{name}\b", line)), "")
 
 
 def _shown_at(e: Experiments, name: str) -> str:
