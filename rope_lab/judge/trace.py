@@ -70,7 +70,6 @@ class Trace(Hooks):
 
     Attributes:
         launches: how many.
-        undefined: whether a load without `other` had elements masked off.
         races: in words; between programs.
         locks: what would be races or collisions if no lock orders these programs. It isn't known
             whether one does: a lock, or a counter, is an integer that one lane of a program
@@ -93,12 +92,9 @@ class Trace(Hooks):
     memory_of = OwnedMemory
     memories: list[OwnedMemory]
 
-    def __init__(self, goes_on: bool = False) -> None:
-        """`goes_on`: past an access outside the tensors: it loads NaN, and stores nothing."""
+    def __init__(self) -> None:
         super().__init__()
-        self.goes_on = goes_on
         self.launches = 0
-        self.undefined = False
         self.races: list[str] = []
         self.locks: list[str] = []
         self.lane_races: list[str] = []
@@ -193,12 +189,6 @@ class Trace(Hooks):
             found.append(f"{words}, which {other} has {did}, without a barrier between")
 
     # loads, stores and atomic updates
-
-    def what_runs(self, access: Access, outside: np.ndarray) -> np.ndarray:
-        return access.wanted & ~outside if self.goes_on else super().what_runs(access, outside)
-
-    def at_access(self, access: Access) -> None:
-        self.undefined |= not (access.has_other or access.wanted.all())
 
     def at_part(self, access: Access, part: Part) -> None:
         if access.does == "loads":

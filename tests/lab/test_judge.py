@@ -4,8 +4,10 @@ Those are judged in their notebooks: `tests/notebooks/test_answers_in_notebooks.
 """
 
 import functools
+import itertools
 from dataclasses import replace
 from importlib import import_module
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,12 +15,11 @@ import torch
 import rope_lab as lab
 import wrong_kernels
 from cells import names_in
-from rope_lab.judge import attempt, definitions
+from rope_lab.judge import attempt, definitions, why
 from rope_lab.judge import check_exercise as judge_module
 from rope_lab.judge.climb import specifications
 from rope_lab.judge.spec import MANY, STRIDED, Case, Spec, spec
 from rope_lab.judge.written import unlike_its_look
-from rope_lab.n00 import exercises as exercises_of_00
 
 judge = judge_module.check_exercise
 
@@ -52,6 +53,17 @@ def test_a_wrong_kernel_gets_evidence(candidate, kind, told):
     verdict = judge(candidate, replace(definitions.rope, kernel=False))  # PyTorch copies a table
     assert not verdict and verdict.state == "wrong"
     assert verdict.evidence.kind == kind and told in repr(verdict), verdict
+
+
+def test_a_verdict_is_given_within_its_budget(monkeypatch):
+    """And says what it knows then. Here, a look at the clock takes 20 ms."""
+    looks = itertools.count()
+    clock = SimpleNamespace(process_time=lambda: next(looks) / 50)
+    for module in (why, why.experiments, why.record):
+        monkeypatch.setattr(module, "time", clock)
+    verdict = judge(numbered(13), definitions.rope)
+    assert "freqs[1, 0, 0, 0] instead of freqs[0, 0, 0, 0]" in verdict.evidence.words, verdict
+    assert next(looks) < 50 * (why.experiments.BUDGET + 0.5)
 
 
 MEANS = {
@@ -248,38 +260,6 @@ def test_two_values_for_one_element_are_wrong_and_the_same_one_twice_is_said(how
 @spec(leave_out=STRIDED)
 def twice(x: "(n,)"):  # noqa: F821
     return 2 * x
-
-
-SLIPS = {
-    "no return": (wrong_kernels.without_return, "it returns None: is a `return` missing?"),
-    "no program": (wrong_kernels.empty_grid, "The grid is empty: no program ran"),
-    "an indexed pointer": (
-        wrong_kernels.indexed_pointer,
-        "is a pointer indexed by a block? tl.store(out_ptr + i, x)",
-    ),
-    "a kernel that returns": (
-        wrong_kernels.returned_by_the_kernel,
-        "none came to a tl.store",
-    ),
-}
-
-
-@pytest.mark.parametrize("candidate, kind", SLIPS.values(), ids=SLIPS.keys())
-def test_slips_of_beginners(candidate, kind):
-    verdict = judge(candidate, twice)
-    assert verdict.state == "wrong" and kind in repr(verdict), verdict
-
-
-OF_BLOCKS = {
-    wrong_kernels.by_blocks_of_256: "With the default of `block`, all is right.",
-    wrong_kernels.by_1024_programs: "Smaller tensors are right",
-}
-
-
-@pytest.mark.parametrize("candidate", OF_BLOCKS, ids=lambda candidate: candidate.__name__)
-def test_blocks_of_another_size_and_many_of_them_are_tried(candidate):
-    verdict = judge(candidate, exercises_of_00.scaled_copy)
-    assert not verdict and OF_BLOCKS[candidate] in repr(verdict), verdict
 
 
 def test_a_mask_may_be_one_for_all():

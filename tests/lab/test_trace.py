@@ -100,29 +100,6 @@ def test_angles_where_a_mask_is_off_are_not_counted():
 
 
 @triton.jit
-def loads_kernel(x_ptr, out_ptr, n, OTHER: tl.constexpr, BLOCK: tl.constexpr):
-    i = tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + i, mask=i < n, other=0.0) if OTHER else tl.load(x_ptr + i, mask=i < n)
-    tl.store(out_ptr + i, x, mask=i < n)
-
-
-def traced(n, other=False):
-    x, out = torch.arange(16.0), torch.empty(16)
-    with Trace() as trace:
-        loads_kernel[(1,)](x, out, n, OTHER=other, BLOCK=16)
-    torch.testing.assert_close(out[:n], x[:n])
-    return trace
-
-
-@interpreted
-@pytest.mark.parametrize(
-    "n, other, undefined", ((16, False, False), (7, True, False), (7, False, True))
-)
-def test_a_load_is_undefined_where_its_mask_is_off(n, other, undefined):
-    assert traced(n, other=other).undefined is undefined
-
-
-@triton.jit
 def far_kernel(x_ptr, out_ptr, i, THROUGH: tl.constexpr):
     """Store far behind out_ptr, near the end of another tensor."""
     one = tl.arange(0, 1)

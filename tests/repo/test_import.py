@@ -144,7 +144,8 @@ def test_without_triton_the_lab_says_in_one_sentence_what_is_needed(tmp_path):
     (tmp_path / "answers.py").write_text(
         "import torch\n\n"
         "def right(x):\n    a, b = x.chunk(2, -1)\n    return torch.cat((-b, a), -1)\n\n"
-        "def wrong(x):\n    return 1 / 0\n",
+        "def wrong(x):\n    return 1 / 0\n\n"
+        "def unsigned(x):\n    a, b = x.chunk(2, -1)\n    return torch.cat((b, a), -1)\n",
         encoding="utf-8",
     )
     said = run_python(
@@ -168,6 +169,8 @@ def test_without_triton_the_lab_says_in_one_sentence_what_is_needed(tmp_path):
         assert lab.check_exercise(answers.right, definitions.rotate_half)
         wrong = lab.check_exercise(answers.wrong, definitions.rotate_half)
         assert "it raises ZeroDivisionError" in repr(wrong)
+        unsigned = lab.check_exercise(answers.unsigned, definitions.rotate_half)
+        assert "is multiplied by 1, and should be by -1" in repr(unsigned)
         print(about_triton[0])
         """,
         PYTHONPATH=os.pathsep.join((str(tmp_path), str(ROOT))),

@@ -147,12 +147,6 @@ def doubling_kernel(
 
 
 @triton.jit
-def blocks_of_256_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * 256 + tl.arange(0, 256)
-    tl.store(out_ptr + i, 2 * tl.load(x_ptr + i, i < n), i < n)
-
-
-@triton.jit
 def whole_blocks_kernel(
     x_ptr,  # (n,)
     out_ptr,  # (n,)
@@ -176,48 +170,6 @@ def doubled(x, kernel=doubling_kernel, block=256):
 
 def by_whole_blocks(x):
     return doubled(x, kernel=whole_blocks_kernel, block=64)
-
-
-def by_blocks_of_256(x, block=256):
-    return doubled(x, kernel=blocks_of_256_kernel, block=block)
-
-
-def by_1024_programs(x, block=256):
-    out, n = torch.empty(x.shape, dtype=x.dtype, device=x.device), x.numel()
-    doubling_kernel[(min(1024, triton.cdiv(n, block)),)](x, out, n, BLOCK=block)
-    return out
-
-
-def without_return(x):
-    doubled(x)
-
-
-def empty_grid(x):
-    out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    doubling_kernel[(0,)](x, out, x.numel(), BLOCK=256)
-    return out
-
-
-@triton.jit
-def indexed_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    """Wrong: it indexes the pointer that it stores to."""
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    out_ptr[i] = 2 * tl.load(x_ptr + i, i < n)
-
-
-@triton.jit
-def returning_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    """Wrong: it returns what it should store."""
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    return 2 * tl.load(x_ptr + i, i < n)
-
-
-def indexed_pointer(x):
-    return doubled(x, kernel=indexed_kernel)
-
-
-def returned_by_the_kernel(x):
-    return doubled(x, kernel=returning_kernel)
 
 
 @triton.jit

@@ -201,19 +201,11 @@ def _miss(
             at = verdict.compared.first_wrong_index if verdict.compared else None
             owner = (watch.owner_of(x, at) or "no program") if at is not None else ""
             words = f"{label}: {verdict.reason}"
-            cause = raced or _masked_off(x, at, watch)
-            cause = cause or (watch.by_tf32(x, want) if at is not None else "")
+            cause = raced or (watch.by_tf32(x, want) if at is not None else "")
             if cause:
                 return _Miss(f"{words}; {cause}", owner)
             return _Miss(words, owner, has_no_cause=at is not None)
     return _Miss(raced or next(iter(watch.tuned_in_place), ""))
-
-
-def _masked_off(x: Tensor, at: tuple[int, ...] | None, watch: Watch) -> str:
-    """Explain NaN from a load without `other`: the interpreter sets such elements to NaN."""
-    if not watch.undefined or at is None or not x[at].isnan():
-        return ""
-    return "an element that is masked off is used: a load without `other` leaves it undefined"
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,9 @@ from .addresses import (
     stored_twice,
     unwritten,
 )
-from .experiments import Experiments, OutOfBudget
-from .numbers import another_number, factors, formula, not_finite, rounding, too_narrow
+from .changes import OutOfBudget
+from .experiments import Experiments
+from .numbers import another_number, factors, formula, not_finite, rounding, too_narrow, transposed
 from .words import evidence, where
 
 _RULES = (
@@ -48,6 +49,7 @@ _RULES = (
     formula,
     other_elements,
     rounding,
+    transposed,
     factors,
     another_number,
 )

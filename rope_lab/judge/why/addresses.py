@@ -7,9 +7,10 @@ import numpy as np
 import torch
 
 from ..verdict import Evidence
-from .changes import Changes, Index, Noted
-from .experiments import TESTED, Element, Experiments
-from .found import of_a_launch, of_addresses, of_masks, of_numbers, of_stores
+from .changes import Changes, Index, Noted, address_of
+from .experiments import Element, Experiments
+from .found import of_a_launch, of_addresses, of_masks, of_stores, proof
+from .numbers import factors, transposed
 from .words import along_the_block, elements, evidence, listed, shown, step, where
 
 
@@ -52,16 +53,16 @@ def unwritten(e: Experiments) -> Evidence | None:
     if e.stores(e.first) or not record.launched:
         return None
     if not record.programs:
-        return of_a_launch(e)
+        return proof(e, of_a_launch)
     programs = f"{len(record.programs)} program{'s' * (len(record.programs) != 1)}"
     stores = record.stores()
     if not stores:
         return evidence("unwritten", f"{programs} ran, and none came to a tl.store.")
     begin = out.untyped_storage().data_ptr()
     mine = next((m for m in record.memories if m.begin == begin), None)
-    if mine is None or not any(one.access.inside(mine).any() for one in stores):
+    if mine is None or not any((x.access.inside(mine) & x.access.wanted).any() for x in stores):
         return _stored_elsewhere(e, mine.name if mine else "")
-    if proved := of_masks(e) or of_stores(e) or of_a_launch(e):
+    if proved := proof(e, of_masks, of_stores, of_a_launch):
         return proved
     same = [one for one in stores if one.line == stores[-1].line]
     begins = [int(one.access.addresses.flat[0]) // one.access.size for one in same[:2]]
@@ -69,7 +70,7 @@ def unwritten(e: Experiments) -> Evidence | None:
     if len(same) == len(record.programs) > 1:
         apart = f" and began {elements(begins[1] - begins[0])} apart"
     each = f"{programs} stored {elements(int(same[0].access.wanted.sum()))} each{apart}"
-    address = e.address_of(out, e.first)
+    address = address_of(out, e.first)
     off = [x for x in stores if ((x.access.addresses == address) & ~x.access.wanted).any()]
     lane = "no lane"
     if off:
@@ -89,7 +90,7 @@ def _stored_elsewhere(e: Experiments, own: str) -> Evidence:
     into = " and ".join(
         f"{m.name}, which is {names.get(m.begin, 'another tensor')}"
         for m in e.record.memories
-        if any(one.access.inside(m).any() for one in stores)
+        if any((one.access.inside(m) & one.access.wanted).any() for one in stores)
     )
     called = f"passes as {own}" if own else "does not pass"
     words = f"The result, which the launch {called}, is not stored. Programs store in {into}."
@@ -101,26 +102,18 @@ def stored_twice(e: Experiments) -> Evidence | None:
     stores = e.stores(e.first)
     if len(stores) < 2:
         return None
-    if proved := of_masks(e) or of_stores(e) or of_a_launch(e):
+    if proved := proof(e, of_masks, of_stores, of_a_launch):
         return proved
-    last, lane = stores[-1]
-    first = stores[0][0]
+    last, first = stores[-1][0], stores[0][0]
     words = (
         f"{shown(e)} is stored {len(stores)} times, first by {by(e, first)}, last by {by(e, last)}."
     )
-    owner = e.belongs(last, lane)
-    more = (
-        f"The last one is what belongs in {shown(e, owner)}."
-        if owner not in (None, e.first)
-        else ""
-    )
-    lines = (last.line, first.line)
-    return evidence("stored twice", words, more or along_the_block(last), lines=lines)
+    return evidence("stored twice", words, along_the_block(last), lines=(last.line, first.line))
 
 
 def collision(e: Experiments) -> Evidence | None:
     """All is right because the last of two stores is: the other one is at fault."""
-    if proved := of_masks(e) or of_stores(e) or of_a_launch(e):
+    if proved := proof(e, of_masks, of_stores, of_a_launch):
         return proved
     for at in np.ndindex(*e.expected.shape):
         stores = e.stores(at)
@@ -143,7 +136,7 @@ def outside(e: Experiments) -> Evidence:
                 break
     one, lane = next(_leaving(e))
     first, then = (of_addresses, of_masks) if e.first and one.is_load else (of_masks, of_addresses)
-    if proved := first(e) or then(e) or of_a_launch(e):
+    if proved := proof(e, first, then, of_a_launch):
         return proved
     does = "loads" if one.is_load else "stores"
     if not e.first:
@@ -209,55 +202,30 @@ def other_elements(e: Experiments) -> Evidence | None:
     lacks, extra = e.has
     if not lacks and not extra:
         return None
-    loaded = {element for element, _ in e.loads(e.first)}
-    is_loaded_rightly = (
-        not (extra - e.needs_of_lane(e.first)) and lacks <= loaded and e.record.launched
-    )
-    if is_loaded_rightly:
-        return _used_wrongly(e, lacks, extra)
-    if e.record.launched and (proved := of_addresses(e) or of_masks(e) or of_a_launch(e)):
-        return proved
-    needs, stores = e.needs(e.first), e.stores(e.first)
-    store, lane = stores[-1] if stores else (None, ())
-    line = store.line if store else ""
-    by_lane = e.loads(e.first)
-    if len(needs) <= TESTED and store:
-        other = e.result_of((set(needs) - lacks) | extra, float(e.got[e.first]))
-        if other and other != e.first and len(stores) == 1:
-            load = next((one for element, one in by_lane if element[1]), None)
-            words = f"{shown(e)} has what belongs in {shown(e, other)}: its loads and its store are"
-            lines = (load.line if load else "", line)
-            return evidence("wrong place", words, "shifted against each other.", lines=lines)
-    if extra and lacks:
-        one = next((one for element, one in reversed(by_lane) if element in extra), None)
-        words = f"{shown(e)} is made of {listed(extra)} instead of {listed(lacks)}."
-        return evidence(
-            "wrong element",
-            words,
-            _moved(e, one) if one else "",
-            where(e),
-            lines=(one.line if one else line,),
-        )
-    if extra:
-        loaded = next((one.line for element, one in by_lane if element in extra), line)
-        words = f"{shown(e)} depends on {listed(extra)}, and should not."
-        return evidence("wrong element", words, where(e), lines=(loaded, line))
-    return _lacking(e, lacks, store, lane)
-
-
-def _used_wrongly(e: Experiments, lacks: set[Element], extra: set[Element]) -> Evidence:
-    """Its lane loads all that it needs, and another element of the result takes it."""
-    if proved := of_numbers(e) or of_a_launch(e):
-        return proved
-    lines = [store.line for store, _ in e.stores(e.first)[-1:]]
-    lines += [one.line for element, one in e.loads(e.first) if element in extra | lacks][:1]
-    if extra and lacks:
-        words = f"{shown(e)} is computed from {listed(extra)} instead of {listed(lacks)}."
-    elif extra:
-        words = f"{shown(e)} depends on {listed(extra)}, and should not."
+    by_lane, own = e.loads(e.first), e.needs_of_lane(e.first)
+    is_loaded_rightly = extra <= own and lacks <= {element for element, _ in by_lane}
+    if e.record.launched and is_loaded_rightly:
+        angles = {argument.name for argument in e.wanted.arguments if argument.holds == "angles"}
+        are_angles = {name for name, _ in lacks | extra} <= angles
+        found = proof(e, of_masks, of_a_launch)
+        if not found and are_angles:
+            found = transposed(e) or factors(e)
     else:
-        words = f"{shown(e)} needs {listed(lacks)}, which is loaded, and not used for it."
-    return evidence("wrong element" if extra else "not used", words, where(e), lines=tuple(lines))
+        found = proof(e, of_addresses, of_masks, of_a_launch) if e.record.launched else None
+    if found:
+        return found
+    stores = e.stores(e.first)
+    if not extra:
+        return _lacking(e, lacks, *(stores[-1] if stores else (None, ())))
+    words = f"{shown(e)} depends on {listed(extra)}, and should not."
+    if lacks:
+        words = f"{shown(e)} is made of {listed(extra)} instead of {listed(lacks)}."
+    load = next((one for element, one in reversed(by_lane) if element in extra), None)
+    moves = _moved(e, load) if load and lacks and not is_loaded_rightly else ""
+    lines = [one.line for one in (load, *(store for store, _ in stores[-1:])) if one]
+    if is_loaded_rightly:
+        lines.reverse()  # it is used wrongly
+    return evidence("wrong element", words, moves, where(e), lines=tuple(lines))
 
 
 def _lacking(e: Experiments, lacks: set[Element], store: Noted | None, lane: Index) -> Evidence:
@@ -274,15 +242,15 @@ def _lacking(e: Experiments, lacks: set[Element], store: Noted | None, lane: Ind
         if one.address(lane, store.shape, is_on=False) in addresses:
             words = f"{needed}, and the mask of its lane is false at this line."
             return evidence("masked", words, where(e), lines=(one.line,))
-    loads = [one for one in e.record.loads()]
-    for one in loads:
+    by_lane = e.loads(e.first)
+    has_it = [one for element, one in by_lane if element in lacks]
+    for one in has_it or e.record.loads():
         if np.isin(one.access.addresses[one.access.wanted], list(addresses)).any():
             words = f"{needed}, which is loaded, and not used for it."
             return evidence("not used", words, where(e), lines=(one.line, line))
-    words = f"{needed}, which {program} does not load."
-    loads, names = e.loads(e.first), {name for name, _ in lacks}
-    near = [one.line for element, one in loads if element not in e.needs_of_lane(e.first)]
-    near += [one.line for element, one in loads if element[0] in names]
+    words, names = f"{needed}, which {program} does not load.", {name for name, _ in lacks}
+    near = [one.line for element, one in by_lane if element not in e.needs_of_lane(e.first)]
+    near += [one.line for element, one in by_lane if element[0] in names]
     near += [one.line for one in e.loads_of(store.program)] if store else []
     return evidence("not loaded", words, where(e), lines=(*near[:1], line))
 
@@ -306,7 +274,7 @@ def _moved(e: Experiments, one: Noted) -> str:
                 was[at], should[at] = address, e.input_address(left[0])
     if e.first not in was:
         return ""
-    return step(e, was, should, one.access.size)
+    return step(e, one.line, was, should)
 
 
 def _neighbors(e: Experiments) -> Iterator[Index]:

@@ -11,11 +11,9 @@ from functools import cached_property
 
 import numpy as np
 
-from .changes import Changes, Noted, Setting
+from .changes import Blocks, Noted, Setting
 from .experiments import Experiments
 from .intended import spread
-
-Blocks = dict[int, np.ndarray]  # of each program
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ class BlockSearch:
         self.e = e
 
     def mask(self) -> Cured | None:
-        for setting, blocks in self._named("b").items():
+        for setting, blocks in self._larger("mask"):
             off, on = (self._bad, False), (self._missing, True)
             for changes in ((off,), (on,), (off, on)):
                 new = {program: block.copy() for program, block in blocks.items()}
@@ -48,15 +46,24 @@ class BlockSearch:
 
     def beginning(self) -> Cured | None:
         """Of a block of numbers, each one more than the one before."""
-        for setting, blocks in self._named("i").items():
+        for setting, blocks in self._larger("index"):
             first = next(iter(blocks.values()))
-            if first.ndim != 1 or first.size < 2 or not (np.diff(first) == 1).all():
+            if first.ndim != 1 or not (np.diff(first) == 1).all():
                 continue
             for begin in self._beginnings(first.size):
                 new = {p: block - block[0] + begin(p, block) for p, block in blocks.items()}
                 if found := self._tried(setting, blocks, new):
                     return found
         return None
+
+    def _larger(self, kind: str) -> list[tuple[Setting, Blocks]]:
+        """Names that are no scalars."""
+        named = self.e.record.blocks[kind].items()
+        return [
+            (setting, blocks)
+            for setting, blocks in named
+            if all(x.size > 1 for x in blocks.values())
+        ]
 
     def _beginnings(self, size: int) -> Iterator[Callable[[int, np.ndarray], int]]:
         programs = self.e.record.programs
@@ -73,21 +80,10 @@ class BlockSearch:
         def put(program: int, block: np.ndarray) -> np.ndarray:
             return new.get(program, block)
 
-        if not self.e.is_cured_by(Changes(names={setting: put})):
+        if not self.e.is_cured_by_blocks(setting, put):
             return None
         p = changed[0]
         return Cured(setting, p, blocks[p], new[p])
-
-    def _named(self, kind: str) -> dict[Setting, Blocks]:
-        found: dict[Setting, Blocks] = {}
-        often = set()
-        for one in self.e.record.named:
-            if one.kind == kind and one.line and one.block.size > 1:
-                blocks = found.setdefault(one.setting, {})
-                if one.program in blocks:
-                    often.add(one.setting)
-                blocks[one.program] = one.block
-        return {setting: blocks for setting, blocks in found.items() if setting not in often}
 
     def _set(
         self, block: np.ndarray | None, one: Noted, lanes: np.ndarray, value: bool, name: str
@@ -95,7 +91,7 @@ class BlockSearch:
         """Set a mask's lanes that are some of an access's."""
         if block is None or not lanes.any():
             return
-        at = spread(block.shape, one.shape, f"{name}[:, None]" in self.e.source)
+        at = spread(block.shape, one.shape, self.e.is_column(name))
         if at is not None:
             block.ravel()[at[lanes]] = value
 
@@ -136,15 +132,14 @@ class BlockSearch:
 
     def _missing(self, one: Noted) -> np.ndarray:
         """Lanes of stores, masked off, for elements that nothing is stored in."""
-        none = np.zeros(one.shape, bool)
-        if one.is_load:
-            return none
-        for out in self.e.outs:
+        missing = np.zeros(one.shape, bool)
+        for out in () if one.is_load else self.e.outs:
             begin = out.untyped_storage().data_ptr()
             end = begin + out.untyped_storage().nbytes()
-            here = (one.access.addresses >= begin) & (one.access.addresses < end)
-            none |= here & ~np.isin(one.access.addresses, self._stored)
-        return none & ~one.access.wanted
+            missing |= (one.access.addresses >= begin) & (one.access.addresses < end)
+        missing &= ~one.access.wanted
+        missing[missing] = ~np.isin(one.access.addresses[missing], self._stored)
+        return missing
 
     @cached_property
     def _stored(self) -> np.ndarray:

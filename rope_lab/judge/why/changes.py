@@ -11,7 +11,15 @@ if TYPE_CHECKING:  # they import Triton, which a reader may not have
     from ..hooks import Access, Memory
 
 Index = tuple[int, ...]
-Setting = tuple[str, str]  # a name of a kernel, and the line that sets it; '' for an argument
+Places = tuple[np.ndarray, ...]  # the indices of elements, dimension by dimension
+# A name of a kernel, and the line that sets it, '' for an argument; or '' and an access's line.
+Setting = tuple[str, str]
+Blocks = dict[int, np.ndarray]  # of each program
+Put = Callable[[int, np.ndarray], np.ndarray]  # another block, from a program's number and its own
+
+
+class OutOfBudget(Exception):
+    """The experiments have taken as long as they may."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +39,9 @@ class Changes:
         inputs: changes them in place.
         arguments: of launches, by name: their new values.
         grid: that of all launches; None: their own.
-        names: what a name of a kernel becomes, from the number of the program and its block.
-        loads: the same for the addresses that a line loads from, or stores to.
-        memories: of the run in which these addresses are.
+        blocks: what a name of a kernel becomes, or what a line accesses, from the number of the
+            program and its block.
+        memories: of the run in which the addresses of these blocks are.
         fill: a line, and what its masked lanes load; '' stands for all lines.
         only: the one program that runs; None: all run.
     """
@@ -41,11 +49,10 @@ class Changes:
     inputs: Callable[[list[Tensor]], object] = lambda given: None
     arguments: Mapping[str, object] = field(default_factory=dict)
     grid: Index | None = None
-    names: Mapping[Setting, Callable[[int, np.ndarray], np.ndarray]] = field(default_factory=dict)
-    addresses: Mapping[str, Callable[[int, np.ndarray], np.ndarray]] = field(default_factory=dict)
+    blocks: Mapping[Setting, Put] = field(default_factory=dict)
     memories: "Sequence[Memory]" = ()
     fill: tuple[str, float] | None = None
-    only: "Program | None" = None
+    only: Program | None = None
 
 
 @dataclass(frozen=True)
@@ -103,3 +110,25 @@ class Launched:
 
 
 NOTHING = Changes()
+
+
+class NoRecord:
+    """Of a run without Triton: no kernel has run."""
+
+    noted: Sequence[Noted] = ()
+    named: Sequence[Named] = ()
+    launched: Sequence[Launched] = ()
+    programs: Sequence[Index] = ()
+    memories: "Sequence[Memory]" = ()
+    leaves = False
+
+    def stores(self) -> list[Noted]:
+        return []
+
+    loads = stores
+
+
+def address_of(tensor: Tensor, at: Index | Places) -> "int | np.ndarray":
+    """The address of one element, or those of many."""
+    steps = (i * step for i, step in zip(at, tensor.stride(), strict=True))
+    return tensor.data_ptr() + tensor.element_size() * sum(steps)

@@ -11,6 +11,7 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
@@ -19,11 +20,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rope_kernels.paths import triton_is_installed
+
 from ...standalone import function_of
 from ..attempt import Attempt, as_tuple, called, results
 from ..check import is_right
 from ..spec import STRIDED, laid_out_alike
-from .changes import NOTHING, Changes, Index, Launched, Noted, Program
+from .changes import (
+    NOTHING,
+    Changes,
+    Index,
+    Launched,
+    NoRecord,
+    Noted,
+    OutOfBudget,
+    Program,
+    Put,
+    Setting,
+    address_of,
+)
 
 if TYPE_CHECKING:
     from .record import Record
@@ -32,17 +47,13 @@ Element = tuple[str, Index]  # of an input: 't' and an index; of other memory: i
 
 MOST = 3  # elements that a sentence lists
 TESTED = 24  # needed elements that are changed one by one
-_SLOW = 0.03  # seconds of a run: with more, a lane's loads are taken for what its element has
-_LANES = 200  # lanes of a store whose elements are looked for
+# Accesses of a run: with more, a lane's loads are taken for what its element has.
+_MANY_ACCESSES = 150
 _LESS_BY_CHANCE = STRIDED[:2]  # or these, where a specification leaves them out
 _OR = ("sizes that no block divides",)
-_FEW = {"s": 2, "b": 3, "h": 4, "g": 1, "d": 12, "n": 300}  # sizes that differ
+_FEW = {"s": 3, "b": 2, "h": 5, "g": 1, "d": 18, "n": 300}  # no product of some is another
 BUDGET = 2.0  # seconds of CPU time for all experiments
-_FOR_PROOFS = 1.4  # of these
-
-
-class OutOfBudget(Exception):
-    """The experiments have taken as long as they may."""
+FOR_PROOFS = 1.7  # of these
 
 
 class Experiments:
@@ -75,13 +86,10 @@ class Experiments:
         """
         self.attempt, self.wanted, self.wide = attempt, attempt.wanted, wide
         self.number, self.began, self.collides = number, began, collides
-        self.ends, self.hurries = began + (BUDGET if hurries else _FOR_PROOFS), hurries
+        self.ends, self.hurries = began + (BUDGET if hurries else FOR_PROOFS), hurries
         self.kept: dict[str, object] = {}
-        self.needs, self.made_of = cache(self._needs), cache(self._made_of)
-        self.stores, self.stored_by = cache(self._stores), cache(self._stored_by)
-        before = time.process_time()
+        self.needs, self.stores = cache(self._needs), cache(self._stores)
         self.given, self.outs, self.record = self._run(NOTHING, self._files)
-        self.is_slow = time.process_time() - before > _SLOW
         self.got = self.outs[number].detach().clone()
         self.all_expected = self.all_right()
         self.expected = self.all_expected[number]
@@ -137,14 +145,25 @@ class Experiments:
         given, names = self.inputs(), self.wanted.names
         changes.inputs(given)
         if files is None:
-            files = self._files if changes.names else frozenset()
-        from .record import Record
-
-        record = Record(changes, files)
-        with record:
-            returned = called(self.attempt.candidate, self.attempt.case, given)
+            files = self._files if any(name for name, _ in changes.blocks) else frozenset()
+        try:
+            with self._recording(changes, files) as record:
+                returned = called(self.attempt.candidate, self.attempt.case, given)
+        except Exception:
+            if time.process_time() > self.ends:  # the record has stopped it, in Triton's words
+                raise OutOfBudget from None
+            raise
         overwritten = [given[names.index(name)] for name in self.wanted.overwrites]
         return given, overwritten or list(as_tuple(returned)), record
+
+    def _recording(
+        self, changes: Changes, files: frozenset[str]
+    ) -> "AbstractContextManager[Record]":
+        if not triton_is_installed():
+            return nullcontext(NoRecord())
+        from .record import Record
+
+        return Record(changes, files, self.ends)
 
     def out(self, changes: Changes = NOTHING) -> Tensor:
         """The candidate's result."""
@@ -168,50 +187,45 @@ class Experiments:
         number = programs.pop()
         return Program(number, self.record.programs[number], self.record.grid)
 
+    @property
+    def _is_long(self) -> bool:
+        """Whether a run for the wrong element makes many accesses."""
+        only = self._only
+        mine = [one for one in self.record.noted if only is None or one.program == only.number]
+        return len(mine) > _MANY_ACCESSES
+
+    def is_cured_by_blocks(self, setting: Setting, put: Put) -> bool:
+        """Whether every element is right with these blocks of one name, or at one line."""
+        return self.is_cured_by(Changes(blocks={setting: put}, memories=self.record.memories))
+
     def is_cured_by(self, changes: Changes) -> bool:
         """Whether every element of every result is right with these changes."""
         if self.hurries:
             return False
-        if self._only and not changes.grid and not self._cures_a_program(changes):
+        one = replace(changes, only=self._only)  # which is faster, and mostly enough to say no
+        if self._only and not changes.grid and not self._are_right(one):
             return False
+        return self._are_right(changes)
+
+    def _are_right(self, changes: Changes) -> bool:
+        """Whether every element is right, or those that the only program stores."""
         try:
             _, outs, record = self._run(changes)
         except OutOfBudget:
             raise
         except Exception:  # whatever a kernel may raise with a name or an argument changed
             return False
-        if record.leaves or len(outs) != len(self.all_expected):
-            return False
-        pairs = [*zip(outs, self.all_expected, strict=True)]
-        if not all(
-            got.shape == want.shape
-            and bool(is_right(got, want, self.attempt.tolerance(want)).all())
-            for got, want in pairs
-        ):
-            return False
-        return not self.collides or all(_is_stored_once(record, out) for out in outs)
-
-    def _cures_a_program(self, changes: Changes) -> bool:
-        """Whether what the program of the wrong element stores is right with these changes."""
-        try:
-            _, outs, record = self._run(replace(changes, only=self._only))
-        except OutOfBudget:
-            raise
-        except Exception:  # whatever a kernel may raise with a name or an argument changed
-            return False
-        if record.leaves or len(outs) != len(self.all_expected):
+        if record.leaves or [x.shape for x in outs] != [x.shape for x in self.all_expected]:
             return False
         for out, want in zip(outs, self.all_expected, strict=True):
-            begin, size = out.data_ptr(), out.element_size()
-            if out.shape != want.shape or not out.is_contiguous():
-                continue
-            right = is_right(out, want, self.attempt.tolerance(want)).flatten().numpy()
-            for one in record.stores():
-                at = one.access.addresses[one.access.wanted]
-                at = at[(at >= begin) & (at < begin + size * out.numel())]
-                if not right[(at - begin) // size].all():
-                    return False
-        return True
+            right = is_right(out, want, self.attempt.tolerance(want))
+            if changes.only:
+                right |= ~record.stored_in(out)
+            if not right.all():
+                return False
+        if changes.only or not self.collides:
+            return True
+        return all(_is_stored_once(record, out) for out in outs)
 
     def all_right(self, changes: Changes = NOTHING) -> list[Tensor]:
         """The specification's results."""
@@ -254,11 +268,6 @@ class Experiments:
         every = ((name, g.nonzero().tolist()) for (name, _), g in pairs if g is not None)
         return frozenset((name, tuple(i)) for name, indices in every for i in indices)
 
-    def _made_of(self, element: Element) -> list[Index]:
-        """Elements of the right result that depend on this one; one too many if there are many."""
-        changed = (self.right(self.changing([element])) != self.expected).nonzero()
-        return [tuple(i) for i in changed[: TESTED + 1].tolist()]
-
     def moves(self, elements: list[Element], by: float = 1.0) -> bool:
         """Whether the wrong element changes with these."""
         now, before = self.value(self.changing(elements, by)), float(self.got[self.first])
@@ -268,7 +277,7 @@ class Experiments:
     def has(self) -> tuple[set[Element], set[Element]]:
         """Needed elements that the wrong one lacks, and those that it has and doesn't need."""
         needs = sorted(self.needs(self.first))
-        if self.is_slow or self.hurries or math.isnan(float(self.got[self.first])):
+        if self._is_long or self.hurries or math.isnan(float(self.got[self.first])):
             loaded = {element for element, _ in self.loads(self.first)}
             return set(needs) - loaded, loaded - self.needs_of_lane(self.first)
         tested = needs[:: max(1, len(needs) // TESTED)] + needs[-1:]
@@ -292,17 +301,13 @@ class Experiments:
 
     # who loads and stores what
 
-    def address_of(self, tensor: Tensor, at: Index) -> int:
-        place = sum(i * step for i, step in zip(at, tensor.stride(), strict=True))
-        return tensor.data_ptr() + tensor.element_size() * place
-
     def input_address(self, element: Element) -> int:
         name, index = element
-        return self.address_of(self.given[self.wanted.names.index(name)], index)
+        return address_of(self.given[self.wanted.names.index(name)], index)
 
     def _stores(self, at: Index) -> list[tuple[Noted, Index]]:
         """The stores of an element, and the lane of each."""
-        address = self.address_of(self.outs[self.number], at)
+        address = address_of(self.outs[self.number], at)
         lanes = (
             (one, (one.access.addresses == address) & one.access.wanted)
             for one in self.record.stores()
@@ -327,6 +332,14 @@ class Experiments:
         place = self.record.place_of(address, self.given[0].element_size(), None)
         return place.partition(", whose")[0], ()
 
+    def size_at(self, address: int) -> int:
+        """Bytes of an element of the tensor at an address."""
+        for x in (*self.given, *self.outs):
+            begin = x.untyped_storage().data_ptr()
+            if begin <= address < begin + x.untyped_storage().nbytes():
+                return x.element_size()
+        return self.got.element_size()
+
     def loads_of(self, program: int) -> list[Noted]:
         return [one for one in self.record.noted if one.is_load and one.program == program]
 
@@ -347,33 +360,6 @@ class Experiments:
                 if one.program == store.program and (address := one.address(lane, store.shape)):
                     for number, x in enumerate(self.outs):
                         found.update(*(self.needs(o, number) for o in _index_in(x, address)))
-        return found
-
-    def belongs(self, store: Noted, lane: Index) -> Index | None:
-        """The element of the result that has a lane's value, and needs what that lane loads."""
-        if store.access.values is None:
-            return None
-        loaded = {element for element, _ in self.loads_of_lane(store, lane)}
-        return self.result_of(
-            loaded, float(np.broadcast_to(store.access.values, store.shape)[lane])
-        )
-
-    def result_of(self, elements: set[Element], value: float) -> Index | None:
-        """The element of the right result that needs no others, and has this value."""
-        if time.process_time() > self.ends:
-            raise OutOfBudget
-        known = [element for element in elements if element[0] in self.wanted.names]
-        made = {o for e in known if len(self.made_of(e)) <= TESTED for o in self.made_of(e)}
-        fits = (o for o in sorted(made) if math.isclose(self.expected[o], value, rel_tol=1e-3))
-        return next((o for o in fits if self.needs(o) <= elements), None)
-
-    def _stored_by(self, line: str) -> dict[Index, int]:
-        """Where a line stores what belongs in an element of the result; of its first lanes."""
-        found: dict[Index, int] = {}
-        for one in self.record.stores():
-            for lane in np.argwhere(one.access.wanted)[:_LANES] if one.line == line else ():
-                if len(found) < _LANES and (at := self.belongs(one, tuple(map(int, lane)))):
-                    found.setdefault(at, int(one.access.addresses[tuple(lane)]))
         return found
 
     @cached_property
@@ -416,6 +402,20 @@ class Experiments:
     def source(self) -> str:
         return "".join(inspect.getsource(kernel) for kernel in self.kernels)
 
+    def is_column(self, name: str) -> bool:
+        """Whether lanes of a name are rows of a larger block."""
+        return bool(name) and bool(re.search(rf"\b{name}\b[^\[\]\n]*\[:, None\]", self.source))
+
+    @cached_property
+    def suspects(self) -> list[str] | None:
+        """The names behind loads of elements that the wrong one does not need; None: any."""
+        if not self.first:
+            return None
+        needed = self.needs_of_lane(self.first)
+        lines = [one.line for element, one in self.loads(self.first) if element not in needed]
+        names = dict.fromkeys(name for line in lines for name in self.names_behind(line, deep=3))
+        return [*names] or None
+
     def line_that_sets(self, name: str) -> str:
         """The last one."""
         setting = rf"^\s*([\w, ]*\b{name}\b[\w, ]* [-+*/]?= .*)$"
@@ -433,6 +433,16 @@ class Experiments:
     @property
     def launch(self) -> Launched | None:
         return self.record.launched[0] if self.record.launched else None
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """The launch's arguments that are integers, but for sizes of blocks: these are free."""
+        if self.launch is None:
+            return {}
+        blocks = re.findall(r"tl\.(?:arange|zeros|full)\((.*?)\)", self.source)
+        free = set(re.findall(r"\w+", " ".join(blocks)))
+        arguments = self.launch.arguments.items()
+        return {name: x for name, x in arguments if isinstance(x, int) and name not in free}
 
 
 def _is_stored_once(record: "Record", out: Tensor) -> bool:

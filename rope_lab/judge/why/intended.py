@@ -7,11 +7,13 @@ from functools import partial
 import numpy as np
 from torch import Tensor
 
-from .changes import Index, Noted
+from .changes import Index, Noted, Places, address_of
 from .experiments import Experiments
 
-Places = tuple[np.ndarray, ...]  # the indices of elements, dimension by dimension
+Column = Callable[[np.ndarray], np.ndarray]  # another column, from one
 _SAME = {"s2": "s", "d2": "d", "g": "h"}  # letters that count the same
+
+_DIMENSIONS = {"s": "position", "b": "sequence", "h": "head", "d": "column", "n": "element"}
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,12 @@ def letters_of(e: Experiments) -> list[str]:
     for x, argument in zip(e.given, e.wanted.arguments, strict=True):
         if tuple(x.shape)[: len(shape)] == shape:
             return [_SAME.get(letter, letter) for letter in argument.letters[: len(shape)]]
-    return []
+    return [f"row {k}" for k in range(len(shape))]
+
+
+def dimensions(letters: list[str]) -> list[str]:
+    """What each index of the result counts."""
+    return [_DIMENSIONS.get(letter, "row") for letter in letters]
 
 
 def half_of(e: Experiments) -> int:
@@ -122,7 +129,7 @@ def half_of(e: Experiments) -> int:
     return max(1, columns // 2)
 
 
-def columns_of(half: int) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
+def columns_of(half: int) -> dict[str, Column]:
     """What a column of the result may become; behind the halves it stays."""
     return {
         "column": lambda c: c,
@@ -164,37 +171,39 @@ def indices(names: list[str], half: int) -> dict[str, Callable[[Places, Index], 
     return found
 
 
-def elements_of(
-    e: Experiments, letters: list[str]
-) -> Iterator[tuple[str, str, Callable[[Places], Places]]]:
-    """Elements of inputs that an element of the result may need: name, words, their places.
+def in_inputs(
+    e: Experiments, letters: list[str], columns: list[Column]
+) -> Iterator[Callable[[Lanes], np.ndarray]]:
+    """Addresses of elements of the inputs that an element of the result may need.
 
-    `letters`: of the result's dimensions.
+    `letters`: of the result's dimensions. `columns`: what its column may become there.
     """
     half = half_of(e)
     for x, argument in zip(e.given, e.wanted.arguments, strict=True):
         mine = [_SAME.get(one, one) for one in argument.letters]
-        changes = columns_of(half)
-        if mine[-1:] == ["p"]:
-            mine[-1], changes = "d", {"pair": lambda c: c % half}
-        elif mine[-1:] != ["d"]:
-            changes = {"column": lambda c: c}
-        pairs = zip(mine, x.shape, strict=True)
-        if all(letter in letters or size == 1 for letter, size in pairs):
-            for words, change in changes.items():
-                at = partial(_in_input, mine=mine, letters=letters, change=change, shape=x.shape)
-                yield argument.name, words, at
+        own = columns if mine[-1:] == ["d"] else [lambda c: c]
+        if mine[-1:] == ["p"]:  # pairs
+            mine[-1], own = "d", [lambda c: c % half]
+        if all(one in letters or size == 1 for one, size in zip(mine, x.shape, strict=True)):
+            for column in own:
+                yield partial(_in_input, tensor=x, mine=mine, letters=letters, column=column)
 
 
 def _in_input(
-    places: Places, mine: list[str], letters: list[str], change: Callable, shape: Index
-) -> Places:
+    lanes: Lanes, tensor: Tensor, mine: list[str], letters: list[str], column: Column
+) -> np.ndarray:
+    places = lanes.places
     own = [places[letters.index(x)] if x in letters else 0 * places[0] for x in mine]
-    if mine and mine[-1] == "d":
-        own[-1] = change(own[-1])
-    return tuple(np.minimum(i, size - 1) for i, size in zip(own, shape, strict=True))
+    if mine[-1:] == ["d"]:
+        own[-1] = column(own[-1])
+    inside = (np.minimum(i, size - 1) for i, size in zip(own, tensor.shape, strict=True))
+    return address_of(tensor, tuple(inside))
 
 
-def addresses(tensor: Tensor, places: Places) -> np.ndarray:
-    steps = (i * step for i, step in zip(places, tensor.stride(), strict=True))
-    return tensor.data_ptr() + tensor.element_size() * sum(steps)
+def in_results(e: Experiments, columns: list[Column]) -> list[Callable[[Lanes], np.ndarray]]:
+    """Addresses of elements of the results. `columns`: what a column may become."""
+
+    def address(lanes: Lanes, column: Column) -> np.ndarray:
+        return address_of(e.outs[lanes.number], (*lanes.places[:-1], column(lanes.places[-1])))
+
+    return [partial(address, column=column) for column in columns]

@@ -8,7 +8,6 @@ import ast
 import inspect
 import itertools
 import math
-import re
 import textwrap
 from collections.abc import Callable
 from functools import cached_property
@@ -26,20 +25,10 @@ class Launch:
         self.e = e
         self.launched = e.launch
 
-    @cached_property
-    def numbers(self) -> dict[str, int]:
-        """The arguments that are integers, by name, but for sizes of blocks: these are free."""
-        if self.launched is None:
-            return {}
-        blocks = re.findall(r"tl\.(?:arange|zeros|full)\((.*?)\)", self.e.source)
-        free = set(re.findall(r"\w+", " ".join(blocks)))
-        arguments = self.launched.arguments.items()
-        return {name: x for name, x in arguments if isinstance(x, int) and name not in free}
-
     def cured_argument(self, names: list[str]) -> tuple[str, int, str] | None:
         """One of these arguments, its right value, and how it is computed."""
         for name in names:
-            now = self.numbers.get(name)
+            now = self.e.numbers.get(name)
             if now is not None:
                 formulas = (
                     (lambda e, now=now: {str(not now): not now}) if now is bool(now) else sizes
@@ -53,14 +42,14 @@ class Launch:
 
     def exchanged_arguments(self, names: list[str]) -> tuple[str, str] | None:
         """Two of these that have changed places."""
-        known = [name for name in names if name in self.numbers]
+        known = [name for name in names if name in self.e.numbers]
         for one, other in itertools.combinations(known, 2):
 
             def exchanged(e: Experiments, one: str = one, other: str = other) -> Changes:
                 given = e.launch.arguments if e.launch else {}
                 return Changes(arguments={one: given.get(other), other: given.get(one)})
 
-            differs = self.numbers[one] != self.numbers[other]
+            differs = self.e.numbers[one] != self.e.numbers[other]
             if differs and all(e.is_cured_by(exchanged(e)) for e in (self.e, *self.e.others)):
                 return one, other
         return None

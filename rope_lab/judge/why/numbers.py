@@ -1,7 +1,9 @@
 """Evidence from numbers: what multiplies an element, what is rounded, and one-line formulas."""
 
+import itertools
 import math
 import re
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -11,8 +13,15 @@ from ..attempt import as_tuple
 from ..verdict import Evidence
 from .changes import Changes, Index
 from .experiments import TESTED, Element, Experiments
-from .formulas import fitting, ratio_in_words
-from .found import of_numbers
+from .formulas import (
+    fitting,
+    of_logsumexp,
+    of_norms,
+    of_transposed_maps,
+    of_weights,
+    ratio_in_words,
+)
+from .found import of_masks, proof
 from .words import evidence, listed, shown, where
 
 
@@ -40,16 +49,35 @@ def not_finite(e: Experiments) -> Evidence | None:
 
 def formula(e: Experiments) -> Evidence | None:
     """A norm or a logarithm with one thing changed."""
-    inputs = dict(zip(e.wanted.names, (x.double() for x in e.inputs()), strict=True))
-    lanes = max((one.shape[-1] for one in e.record.noted if one.shape), default=0)
-
-    def computed(changed: dict[str, Tensor]) -> Tensor:
-        return as_tuple(e.wanted(*changed.values()))[e.number]
-
-    words = fitting(e.got.double(), inputs, computed, lanes)
+    inputs, computed = _specified(e)
+    right, lanes = (
+        computed(inputs),
+        max((x.shape[-1] for x in e.record.noted if x.shape), default=0),
+    )
+    guesses = itertools.chain(
+        of_weights(inputs, computed), of_norms(inputs, right, lanes), of_logsumexp(inputs, lanes)
+    )
+    words = fitting(e.got.double(), right, guesses)
     floats = [a.name for a in e.wanted.arguments if a.holds == "floats"]
     if not words and not all(is_linear(e, name) for name in floats):
         words = ratio_in_words(e.got.double(), e.expected.double(), lanes)
+    return _fits(e, words)
+
+
+def transposed(e: Experiments) -> Evidence | None:
+    """A gradient that is rotated by another map."""
+    inputs, computed = _specified(e)
+    guesses = of_transposed_maps(inputs, computed)
+    return _fits(e, fitting(e.got.double(), computed(inputs), guesses))
+
+
+def _specified(e: Experiments) -> tuple[dict[str, Tensor], Callable[[dict[str, Tensor]], Tensor]]:
+    """The inputs in fp64, and the specification of the result, from such inputs."""
+    inputs = dict(zip(e.wanted.names, (x.double() for x in e.inputs()), strict=True))
+    return inputs, lambda changed: as_tuple(e.wanted(*changed.values()))[e.number]
+
+
+def _fits(e: Experiments, words: str) -> Evidence | None:
     if not words:
         return None
     return evidence("formula", f"{words[0].upper()}{words[1:]}.", lines=_computed(e))
@@ -90,7 +118,7 @@ def too_narrow(e: Experiments) -> Evidence:
 
 def factors(e: Experiments) -> Evidence | None:
     """What multiplies each needed element, for inputs that the right result is proportional to."""
-    if e.record.launched and (proved := of_numbers(e)):
+    if e.record.launched and (proved := proof(e, of_masks)):
         return proved
     names, at = e.wanted.names, e.first
     inputs = dict(zip(names, e.inputs(), strict=True))
@@ -175,7 +203,7 @@ def meaning(x: float, angles: dict[str, Tensor], own: list[Element]) -> str:
 
 def another_number(e: Experiments) -> Evidence:
     words = f"{shown(e)} is made of all that it needs, and is another number."
-    if e.record.launched and (proved := of_numbers(e)):
+    if e.record.launched and (proved := proof(e, of_masks)):
         return proved
     return evidence("unknown", words, where(e), lines=_stored(e))
 

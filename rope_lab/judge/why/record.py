@@ -2,15 +2,33 @@
 
 import linecache
 import sys
+import time
+from collections import defaultdict
 from collections.abc import Callable
+from functools import cached_property
 from types import FrameType
 
 import numpy as np
+import torch
+from torch import Tensor
 from triton import language as tl
 from triton.runtime.interpreter import TensorHandle, _get_np_dtype
 
 from ..hooks import Access, Hooks, line_of_the_kernel, name_of
-from .changes import NOTHING, Changes, Index, Launched, Named, Noted, Setting
+from .changes import (
+    Blocks,
+    Changes,
+    Index,
+    Launched,
+    Named,
+    Noted,
+    OutOfBudget,
+    Setting,
+    address_of,
+)
+
+_OF_NAMES = {"i": "index", "p": "pointer", "b": "mask"}
+_OF_ACCESSES = {"loads": "load", "stores": "store"}
 
 
 class Record(Hooks):
@@ -24,10 +42,15 @@ class Record(Hooks):
         leaves: whether an access leaves the tensors.
     """
 
-    def __init__(self, changes: Changes = NOTHING, names_in: frozenset[str] = frozenset()) -> None:
-        """`names_in`: the files of kernels whose names are noted."""
+    def __init__(self, changes: Changes, names_in: frozenset[str], ends: float) -> None:
+        """
+        Args:
+            changes: what is changed.
+            names_in: the files of kernels whose names are noted.
+            ends: the CPU time of this process when the run has to end.
+        """
         super().__init__()
-        self.changes, self.files = changes, names_in
+        self.changes, self.files, self.ends = changes, names_in, ends
         self.noted: list[Noted] = []
         self.named: list[Named] = []
         self.launched: list[Launched] = []
@@ -55,6 +78,41 @@ class Record(Hooks):
     def loads(self) -> list[Noted]:
         return [one for one in self.noted if one.is_load]
 
+    @cached_property
+    def blocks(self) -> dict[str, dict[Setting, Blocks]]:
+        """By kind: what each program sets once, or accesses at a line that it runs once."""
+        named = (
+            (_OF_NAMES.get(one.kind, ""), one.setting, one.program, one.block)
+            for one in self.named
+            if one.line
+        )
+        accessed = (
+            (
+                _OF_ACCESSES.get(one.access.does, ""),
+                ("", one.line),
+                one.program,
+                one.access.addresses,
+            )
+            for one in self.noted
+        )
+        found: dict[str, dict[Setting, Blocks]] = defaultdict(dict)
+        often = set()
+        for kind, setting, program, block in (*named, *accessed):
+            blocks = found[kind].setdefault(setting, {})
+            if program in blocks:
+                often.add((kind, setting))
+            blocks[program] = block
+        for kind, setting in often:
+            del found[kind][setting]
+        return found
+
+    def stored_in(self, tensor: Tensor) -> Tensor:
+        """Which of its elements are stored."""
+        stores = [one.access for one in self.stores()]
+        at = np.concatenate([a.addresses[a.wanted] for a in stores] or [np.empty(0)])
+        own = address_of(tensor, tuple(np.indices(tensor.shape)))
+        return torch.from_numpy(np.isin(own, at))
+
     # launches and accesses
 
     def _launch(self, original, executor, *args, **kwargs):
@@ -69,6 +127,8 @@ class Record(Hooks):
         return self.changes.only.place if self.changes.only else program
 
     def _program(self, original, builder, *program):
+        if time.process_time() > self.ends:
+            raise OutOfBudget
         if self.changes.only:
             builder.grid_dim = self.changes.only.grid
         self.grid = builder.grid_dim
@@ -99,13 +159,12 @@ class Record(Hooks):
         return super()._store(original, builder, self._moved(pointers), *rest, **named)
 
     def _moved(self, pointers: TensorHandle) -> TensorHandle:
-        if not self.changes.addresses:
+        if all(name for name, _ in self.changes.blocks):
             return pointers
-        moved = self.changes.addresses.get(line_of_the_kernel())
+        moved = self.changes.blocks.get(("", line_of_the_kernel()))
         if moved is None:
             return pointers
-        data = self._moved_here(moved, pointers.data)
-        return TensorHandle(data, pointers.dtype)
+        return TensorHandle(self._moved_here(moved, pointers.data), pointers.dtype)
 
     def _moved_here(self, change: Callable, addresses: np.ndarray) -> np.ndarray:
         """Change addresses, which are given as in another run: memories are elsewhere now."""
@@ -144,7 +203,7 @@ class Record(Hooks):
         """Note what a name is set to; returns what it is from then on."""
         data = value.handle.data
         kind = "p" if value.type.scalar.is_ptr() else data.dtype.kind
-        if (change := self.changes.names.get(setting)) and kind != "u":
+        if (change := self.changes.blocks.get(setting)) and kind != "u":
             if kind == "p":
                 data = self._moved_here(change, data)
             else:

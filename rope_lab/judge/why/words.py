@@ -1,6 +1,7 @@
 """Evidence in words: elements, steps of an address, and where a result is wrong."""
 
 import itertools
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -8,9 +9,8 @@ import torch
 from ..verdict import Evidence
 from .changes import Index, Noted
 from .experiments import MOST, Element, Experiments
-from .intended import letters_of
+from .intended import dimensions, letters_of
 
-_DIMENSIONS = {"s": "position", "b": "sequence", "h": "head", "d": "column", "n": "element"}
 RIGHT_THEN = "With that, every element is right."
 
 
@@ -46,21 +46,13 @@ def shown(e: Experiments, at: Index | None = None, number: int | None = None) ->
     return f"{label}[{', '.join(map(str, e.first if at is None else at))}]"
 
 
-def dimensions(e: Experiments) -> list[str]:
-    """What each index of the result counts."""
-    letters = letters_of(e)
-    return [_DIMENSIONS.get(letter, "row") for letter in letters] or [
-        f"index {k}:" for k in range(e.expected.dim())
-    ]
-
-
 def where(e: Experiments) -> str:
     """Which elements are wrong, if they are the product of a few ranges."""
     wrong, words = e.wrong, []
     if wrong.all():
         return "Every element is wrong."
     kept = torch.ones_like(wrong)
-    for k, name in enumerate(dimensions(e)):
+    for k, name in enumerate(dimensions(letters_of(e))):
         some = wrong.movedim(k, 0).reshape(wrong.shape[k], -1).any(1)
         if not some.all():
             words.append(f"{name} {ranges(some.nonzero().flatten().tolist())}")
@@ -81,15 +73,17 @@ def ranges(numbers: list[int]) -> str:
     return ", ".join(" to ".join(map(str, one)) for one in found)
 
 
-def step(e: Experiments, was: dict[Index, int], should: dict[Index, int], size: int) -> str:
+def step(e: Experiments, line: str, was: dict[Index, int], should: dict[Index, int]) -> str:
     """How far an address moves to a neighboring element, and how far it should.
 
-    `was`, `should`: addresses in bytes, at places of the result; `size`: bytes of an element.
+    Args:
+        line: of the kernel, which computes the address.
+        was, should: the address in bytes, at places of the result.
     """
     changed = [at for at in sorted(was) if was[at] != should[at]]
     if not changed:
         return ""
-    at = changed[0]
+    at, size = changed[0], e.size_at(should[changed[0]])
     for k in reversed(range(len(at))):
         for sign in (-1, 1):
             other = (*at[:k], at[k] + sign, *at[k + 1 :])
@@ -97,22 +91,37 @@ def step(e: Experiments, was: dict[Index, int], should: dict[Index, int], size: 
                 continue
             moves, right = (sign * (x[other] - x[at]) // size for x in (was, should))
             first, second = sorted((at[k], other[k]))
-            words = f"From {dimensions(e)[k]} {first} to {second}, it moves by {valued(e, moves)}"
-            return f"{words}, and should by {valued(e, right)}."
+            words = f"From {dimensions(letters_of(e))[k]} {first} to {second}, it moves by"
+            now = valued(e, moves, e.names_behind(line, deep=0))
+            return f"{words} {now}, and should by {valued(e, right, e.names_behind(line, deep=2))}."
     off = (was[at] - should[at]) // size
     return f"It is {elements(abs(off))} too {'far' if off > 0 else 'near'}."
 
 
-def valued(e: Experiments, number: int) -> str:
-    """'stride_h, 8': with the one argument, or product of arguments, that has this value."""
-    known = e.launch.arguments.items() if e.launch else ()
-    numbers = {n: x for n, x in known if isinstance(x, int) and not isinstance(x, bool) and x > 1}
+def valued(e: Experiments, number: int, among: list[str]) -> str:
+    """'stride_h, 8': with the one argument, or product of two, that has this value.
+
+    `among`: names of arguments; any stride may be missing.
+    """
+    numbers = {
+        n: x for n, x in _sizes(e) if x > 1 and (n.partition("[")[0] in among or "stride" in n)
+    }
+    products = numbers | {f"2 * {name}": 2 * x for name, x in numbers.items()}
+    pairs = itertools.combinations(numbers, 2)
+    products |= {f"{a} * {b}": numbers[a] * numbers[b] for a, b in pairs}
     names = [name for name, x in numbers.items() if x == number]
-    if not names:
-        names = [f"2 * {name}" for name, x in numbers.items() if 2 * x == number]
-        pairs = itertools.combinations(numbers, 2)
-        names += [f"{a} * {b}" for a, b in pairs if numbers[a] * numbers[b] == number]
+    if len(names) != 1 or "stride" not in names[0]:
+        names = [name for name, x in products.items() if x == number]
     return f"{names[0]}, {number}" if len(names) == 1 else f"{number}"
+
+
+def _sizes(e: Experiments) -> Iterator[tuple[str, int]]:
+    """The launch's integers, those in its tuples as 'strides[0]'."""
+    yield from e.numbers.items()
+    for name, x in e.launch.arguments.items() if e.launch else ():
+        for k, value in enumerate(x if isinstance(x, tuple) else ()):
+            if isinstance(value, int):
+                yield f"{name}[{k}]", value
 
 
 def along_the_block(one: Noted) -> str:
