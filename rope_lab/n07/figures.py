@@ -87,11 +87,11 @@ def in_flight(shares: dict[int, dict[float, float]], need: float, source: str) -
         ax.plot(list(share), per_cent, mark, color=color, label=f"{size // 1024} KiB a program")
     kib = np.sort([need, *np.geomspace(1, 128)])
     law = np.minimum(100, 100 * kib / need)
-    ax.plot(kib, law, "--", color=INK, label="equation (2), for 1400 cycles", zorder=0)
+    ax.plot(kib, law, "--", color=INK, label="1400 cycles", zorder=0)
     draw.log_ticks(ax, "x", [1, 2, 4, 8, 16, 32, 64, 128])
     ax.set(xlabel="KiB in flight on an SM", ylabel="% of copy bandwidth", ylim=(0, 108))
     figure.legend(loc="outside lower center", ncols=1 + len(shares))
-    draw.finish(figure, "The bytes in flight matter, not the number of programs", source)
+    draw.finish(figure, "The more bytes in flight, the faster, until memory is busy", source)
 
 
 def branches(counts: dict[str, tuple[int, int]], title: str) -> None:
