@@ -4,10 +4,8 @@ Those are judged in their notebooks: `tests/notebooks/test_answers_in_notebooks.
 """
 
 import functools
-import itertools
 from dataclasses import replace
 from importlib import import_module
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -19,6 +17,7 @@ from rope_lab.judge import attempt, definitions, why
 from rope_lab.judge import check_exercise as judge_module
 from rope_lab.judge.climb import specifications
 from rope_lab.judge.spec import MANY, STRIDED, Case, Spec, spec
+from rope_lab.judge.why import changes
 from rope_lab.judge.written import unlike_its_look
 
 judge = judge_module.check_exercise
@@ -56,14 +55,15 @@ def test_a_wrong_kernel_gets_evidence(candidate, kind, told):
 
 
 def test_a_verdict_is_given_within_its_budget(monkeypatch):
-    """And says what it knows then. Here, a look at the clock takes 20 ms."""
-    looks = itertools.count()
-    clock = SimpleNamespace(process_time=lambda: next(looks) / 50)
-    for module in (why, why.experiments, why.record):
-        monkeypatch.setattr(module, "time", clock)
+    """And says what it knows then."""
+    monkeypatch.setattr(changes, "FOR_PROOFS", 600)
+    monkeypatch.setattr(changes, "IN_ALL", 3000)
+    budgets = []
+    monkeypatch.setattr(why, "Budget", lambda: budgets.append(changes.Budget()) or budgets[-1])
     verdict = judge(numbered(13), definitions.rope)
     assert "freqs[1, 0, 0, 0] instead of freqs[0, 0, 0, 0]" in verdict.evidence.words, verdict
-    assert next(looks) < 50 * (why.experiments.BUDGET + 0.5)
+    (budget,) = budgets
+    assert budget.hurries and budget.spent <= 3000
 
 
 MEANS = {

@@ -10,7 +10,6 @@ Cells run in this process, because a kernel, a judge and a compiler of each note
 take longer to start than most answers to judge. nbval runs them in a kernel.
 """
 
-import math
 import re
 import symtable
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from exercise_form import EXAM, NUMBERS, exercises_in
 from notebook_form import FOLDER
 from rope_lab.judge import check_exercise
 from rope_lab.judge.inspect import small_sizes
-from rope_lab.judge.why import experiments, why
+from rope_lab.judge.why import why
 from rope_lab.records import QUIET
 from wrong_answers import replaced, wrong_answers
 
@@ -129,12 +128,7 @@ def complaint(cell, answer, text, error, found):
 
 @pytest.fixture
 def found(monkeypatch):
-    """All evidence that is looked for, in order, by experiments whose time never ends.
-
-    On a slow machine they would be fewer, and the evidence of a few answers another.
-    """
-    monkeypatch.setattr(experiments, "BUDGET", math.inf)
-    monkeypatch.setattr(experiments, "FOR_PROOFS", math.inf)
+    """All evidence that is looked for, in order."""
     noted = []
 
     def noting(*wrong):

@@ -33,7 +33,7 @@ MISHAPS = {  # a line before our launch, and words of the verdict
     ),
     "the angles": (
         f"{AT_256}freqs = -freqs\n",
-        "at: angle = tl.load(freqs_ptr + position * D + column",
+        "and should be by -sin(freqs",
     ),
     "the table": (
         f"{AT_256}freqs = freqs[1:]\n",

@@ -7,7 +7,6 @@ and the verdict names its line. Without proof it has what the runs show (`addres
 `numbers.py`). Only what is no sum of products, as a norm, is compared with `formulas.py`.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -31,15 +30,17 @@ from .addresses import (
     raced,
     read_again,
     stored_twice,
+    taken_for_contiguous,
     unwritten,
 )
-from .changes import OutOfBudget
+from .changes import Budget, OutOfBudget
 from .experiments import Experiments
 from .numbers import another_number, factors, formula, not_finite, rounding, too_narrow, transposed
 from .words import evidence, where
 
 _RULES = (
     raced,
+    taken_for_contiguous,
     unwritten,
     read_again,
     stored_twice,
@@ -83,10 +84,10 @@ def why(attempt: Attempt, outcome: Verdict) -> Evidence:
 
 
 def _evidence(attempt: Attempt, outcome: Verdict) -> Evidence:
-    began = time.process_time()
+    budget = Budget()
     attempt = _smaller(attempt, outcome) or attempt
     collides = outcome.fault == Fault.COLLISION
-    e = Experiments(attempt, attempt.missed or 0, began=began, collides=collides)
+    e = Experiments(attempt, attempt.missed or 0, budget=budget, collides=collides)
     if outcome.fault == Fault.OUTSIDE:
         return _in_time(e, (outside,))
     if collides:
@@ -94,7 +95,7 @@ def _evidence(attempt: Attempt, outcome: Verdict) -> Evidence:
     if not e.first:
         return kept(e)
     if e.expected.dtype in (torch.float16, torch.bfloat16):
-        wide = Experiments(attempt, e.number, began=began, wide=True)
+        wide = Experiments(attempt, e.number, budget=budget, wide=True)
         if not wide.first:
             return too_narrow(e)
         e = wide
@@ -107,7 +108,7 @@ def _in_time(e: Experiments, rules: Sequence[Callable[[Experiments], Evidence | 
         try:
             found = rule(e)
         except OutOfBudget:
-            e.hurry()
+            e.budget.hurries = True
             try:
                 found = rule(e)
             except OutOfBudget:
@@ -121,7 +122,7 @@ def _in_time(e: Experiments, rules: Sequence[Callable[[Experiments], Evidence | 
 def _smaller(attempt: Attempt, outcome: Verdict) -> Attempt | None:
     """The same mistake at the same element, in a case with few rows."""
     case = attempt.case
-    most = {"s": 2, "b": 2, "h": 2, "g": 1}
+    most = {"s": 2, "b": 2, "h": 2, "g": 2}
     few = {letter: min(size, most.get(letter, size)) for letter, size in case.sizes.items()}
     programs = len(attempt.trace.programs) if attempt.trace else 0
     if few == case.sizes or case.is_large or programs <= _MANY_PROGRAMS:

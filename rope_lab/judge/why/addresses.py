@@ -69,22 +69,27 @@ def unwritten(e: Experiments) -> Evidence | None:
     apart = ""
     if len(same) == len(record.programs) > 1:
         apart = f" and began {elements(begins[1] - begins[0])} apart"
-    each = f"{programs} stored {elements(int(same[0].access.wanted.sum()))} each{apart}"
+    counts = [int(one.access.wanted.sum()) for one in same]
+    each = (
+        f"{elements(counts[0])} each" if len({*counts}) == 1 else f"{elements(sum(counts))} in all"
+    )
     address = address_of(out, e.first)
     off = [x for x in stores if ((x.access.addresses == address) & ~x.access.wanted).any()]
     lane = "no lane"
     if off:
         lane = f"only a lane of {by(e, off[0])}, whose mask is false,"
     words = f"{shown(e)} is not stored: {lane} points there."
-    line = off[0].line if off else same[0].line
-    first = next(filter(None, map(e.line_that_sets, e.names_behind(line, deep=0))), "")
-    more = f"{each}; the result has {out.numel()}."
-    return evidence("unwritten", words, more, lines=(first, line))
+    more = f"{programs} stored {each}{apart}; the result has {out.numel()}."
+    return evidence("unwritten", words, more, lines=((off or same)[0].line,))
 
 
 def _stored_elsewhere(e: Experiments, own: str) -> Evidence:
     names = {
-        x.untyped_storage().data_ptr(): n for n, x in zip(e.wanted.names, e.given, strict=True)
+        x.untyped_storage().data_ptr(): name
+        for name, x in (
+            *((f"result {k}", out) for k, out in enumerate(e.outs)),
+            *zip(e.wanted.names, e.given, strict=True),
+        )
     }
     stores = e.record.stores()
     into = " and ".join(
@@ -95,6 +100,23 @@ def _stored_elsewhere(e: Experiments, own: str) -> Evidence:
     called = f"passes as {own}" if own else "does not pass"
     words = f"The result, which the launch {called}, is not stored. Programs store in {into}."
     return evidence("unwritten", words, lines=(stores[0].line,))
+
+
+def taken_for_contiguous(e: Experiments) -> Evidence | None:
+    """The result's memory is in the order of its indices, and its strides are others."""
+    out, stores = e.outs[e.number], e.stores(e.first)
+    if out.is_contiguous() or not stores or out.untyped_storage().nbytes() < out.nbytes:
+        return None
+    in_order = torch.empty(0, dtype=out.dtype).set_(out.untyped_storage(), 0, out.shape)
+    if not e.is_right(in_order).all():
+        return None
+    words = f"The store takes the result for contiguous, and its strides are {tuple(out.stride())}."
+    return evidence(
+        "store",
+        words,
+        "In a contiguous one, every element would be right.",
+        lines=(stores[-1][0].line,),
+    )
 
 
 def stored_twice(e: Experiments) -> Evidence | None:
@@ -130,7 +152,7 @@ def outside(e: Experiments) -> Evidence:
     """The first access that leaves the tensors."""
     if not e.first:
         for number in range(1, len(e.outs)):
-            other = Experiments(e.attempt, number, began=e.began, hurries=e.hurries)
+            other = Experiments(e.attempt, number, budget=e.budget)
             if other.first:
                 e = other
                 break
@@ -274,7 +296,7 @@ def _moved(e: Experiments, one: Noted) -> str:
                 was[at], should[at] = address, e.input_address(left[0])
     if e.first not in was:
         return ""
-    return step(e, one.line, was, should)
+    return step(e, one.line, e.first, was, should)
 
 
 def _neighbors(e: Experiments) -> Iterator[Index]:

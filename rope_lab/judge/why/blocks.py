@@ -138,7 +138,8 @@ class BlockSearch:
             end = begin + out.untyped_storage().nbytes()
             missing |= (one.access.addresses >= begin) & (one.access.addresses < end)
         missing &= ~one.access.wanted
-        missing[missing] = ~np.isin(one.access.addresses[missing], self._stored)
+        if missing.any():
+            missing[missing] = ~np.isin(one.access.addresses[missing], self._stored)
         return missing
 
     @cached_property

@@ -18,8 +18,35 @@ Blocks = dict[int, np.ndarray]  # of each program
 Put = Callable[[int, np.ndarray], np.ndarray]  # another block, from a program's number and its own
 
 
+FOR_PROOFS, IN_ALL = 6000, 8000  # loads and stores
+A_RUN = 10  # what the launch of a run costs, in these
+
+
 class OutOfBudget(Exception):
-    """The experiments have taken as long as they may."""
+    """The experiments have made as many loads and stores as they may."""
+
+
+class Budget:
+    """How much the experiments of one verdict may do.
+
+    It counts and takes no time, so that a verdict is the same on every machine.
+
+    Attributes:
+        hurries: whether no proofs are looked for any more, but only what a run shows.
+    """
+
+    def __init__(self) -> None:
+        self.spent, self.hurries = 0, False
+
+    @property
+    def is_spent(self) -> bool:
+        return self.spent > (IN_ALL if self.hurries else FOR_PROOFS)
+
+    def spend(self, accesses: int = 1) -> None:
+        """Raises OutOfBudget."""
+        self.spent += accesses
+        if self.is_spent:
+            raise OutOfBudget
 
 
 @dataclass(frozen=True)

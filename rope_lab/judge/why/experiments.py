@@ -8,7 +8,6 @@ of all loads and stores says at which of the reader's lines they are.
 import inspect
 import math
 import re
-import time
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -27,7 +26,9 @@ from ..attempt import Attempt, as_tuple, called, results
 from ..check import is_right
 from ..spec import STRIDED, laid_out_alike
 from .changes import (
+    A_RUN,
     NOTHING,
+    Budget,
     Changes,
     Index,
     Launched,
@@ -51,9 +52,7 @@ TESTED = 24  # needed elements that are changed one by one
 _MANY_ACCESSES = 150
 _LESS_BY_CHANCE = STRIDED[:2]  # or these, where a specification leaves them out
 _OR = ("sizes that no block divides",)
-_FEW = {"s": 3, "b": 2, "h": 5, "g": 1, "d": 18, "n": 300}  # no product of some is another
-BUDGET = 2.0  # seconds of CPU time for all experiments
-FOR_PROOFS = 1.7  # of these
+_FEW = {"s": 2, "b": 2, "h": 9, "g": 1, "d": 10, "n": 300}  # no product of some is another
 
 
 class Experiments:
@@ -70,23 +69,20 @@ class Experiments:
         attempt: Attempt,
         number: int = 0,
         *,
-        began: float,
+        budget: Budget,
         collides: bool = False,
-        hurries: bool = False,
         wide: bool = False,
     ) -> None:
         """
         Args:
             attempt: a wrong one.
             number: of the result.
-            began: the CPU time of this process when the budget began.
+            budget: that of the whole verdict.
             collides: whether it is wrong because an element is stored twice.
-            hurries: whether the time for proofs is over.
             wide: with the case's inputs converted to fp32.
         """
         self.attempt, self.wanted, self.wide = attempt, attempt.wanted, wide
-        self.number, self.began, self.collides = number, began, collides
-        self.ends, self.hurries = began + (BUDGET if hurries else FOR_PROOFS), hurries
+        self.number, self.budget, self.collides = number, budget, collides
         self.kept: dict[str, object] = {}
         self.needs, self.stores = cache(self._needs), cache(self._stores)
         self.given, self.outs, self.record = self._run(NOTHING, self._files)
@@ -111,13 +107,14 @@ class Experiments:
     @cached_property
     def others(self) -> list["Experiments"]:
         """The candidate on other cases, whose sizes and strides leave less to chance."""
-        found, names = [], {case.name for case in self.wanted.cases}
-        for case in self.wanted.cases:
-            if case.name in (_LESS_BY_CHANCE if names & {*_LESS_BY_CHANCE} else _OR):
+        found, cases = [], {case.name: case for case in self.wanted.cases}
+        less_by_chance = {*_LESS_BY_CHANCE} & {*cases} - {*self.wanted.may_refuse}
+        for name, case in cases.items():
+            if name in (less_by_chance or _OR):
                 few = {letter: _FEW.get(letter, size) for letter, size in case.sizes.items()}
                 attempt = Attempt(self.attempt.candidate, self.wanted, replace(case, sizes=few), [])
                 try:
-                    found.append(Experiments(attempt, began=self.began, collides=self.collides))
+                    found.append(Experiments(attempt, budget=self.budget, collides=self.collides))
                 except OutOfBudget:
                     raise
                 except Exception:  # whatever a candidate may raise there
@@ -132,16 +129,11 @@ class Experiments:
             return given
         return [laid_out_alike(x, torch.float32) if x.is_floating_point() else x for x in given]
 
-    def hurry(self) -> None:
-        """Spend what is left of the budget on what the run shows, and on no more proofs."""
-        self.hurries, self.ends = True, self.began + BUDGET
-
     def _run(
         self, changes: Changes, files: frozenset[str] | None = None
     ) -> tuple[list[Tensor], list[Tensor], "Record"]:
         """The inputs, the results, and a record, with the names of kernels in these files."""
-        if time.process_time() > self.ends:
-            raise OutOfBudget
+        self.budget.spend(A_RUN)
         given, names = self.inputs(), self.wanted.names
         changes.inputs(given)
         if files is None:
@@ -150,7 +142,7 @@ class Experiments:
             with self._recording(changes, files) as record:
                 returned = called(self.attempt.candidate, self.attempt.case, given)
         except Exception:
-            if time.process_time() > self.ends:  # the record has stopped it, in Triton's words
+            if self.budget.is_spent:  # the record has stopped it, in Triton's words
                 raise OutOfBudget from None
             raise
         overwritten = [given[names.index(name)] for name in self.wanted.overwrites]
@@ -163,7 +155,7 @@ class Experiments:
             return nullcontext(NoRecord())
         from .record import Record
 
-        return Record(changes, files, self.ends)
+        return Record(changes, files, self.budget)
 
     def out(self, changes: Changes = NOTHING) -> Tensor:
         """The candidate's result."""
@@ -200,7 +192,7 @@ class Experiments:
 
     def is_cured_by(self, changes: Changes) -> bool:
         """Whether every element of every result is right with these changes."""
-        if self.hurries:
+        if self.budget.hurries:
             return False
         one = replace(changes, only=self._only)  # which is faster, and mostly enough to say no
         if self._only and not changes.grid and not self._are_right(one):
@@ -277,7 +269,7 @@ class Experiments:
     def has(self) -> tuple[set[Element], set[Element]]:
         """Needed elements that the wrong one lacks, and those that it has and doesn't need."""
         needs = sorted(self.needs(self.first))
-        if self._is_long or self.hurries or math.isnan(float(self.got[self.first])):
+        if self._is_long or self.budget.hurries or math.isnan(float(self.got[self.first])):
             loaded = {element for element, _ in self.loads(self.first)}
             return set(needs) - loaded, loaded - self.needs_of_lane(self.first)
         tested = needs[:: max(1, len(needs) // TESTED)] + needs[-1:]

@@ -15,7 +15,7 @@ from .words import RIGHT_THEN, evidence, one_of, shown, step
 
 def proof(e: Experiments, *ways: Callable[[Experiments], Evidence | None]) -> Evidence | None:
     """The first evidence of these; none in a hurry."""
-    found = (way(e) for way in ways if not e.hurries)
+    found = (way(e) for way in ways if not e.budget.hurries)
     return next(filter(None, found), None)
 
 
@@ -90,7 +90,7 @@ def in_words(e: Experiments, repair: Repair) -> str:
     there, to = e.element_at(was), e.element_at(should)
     before, after, moves = one_of(there), one_of(to), ""
     if there[0] == to[0] or not there[1]:
-        moves = step(e, repair.setting[1], repair.was, repair.should)
+        moves = step(e, repair.setting[1], at, repair.was, repair.should)
     if repair.kind == "pointer":
         return f"`{name}` points at {before} for {element}, and should point at {after}. {moves}"
     if repair.kind == "store":

@@ -2,7 +2,6 @@
 
 import linecache
 import sys
-import time
 from collections import defaultdict
 from collections.abc import Callable
 from functools import cached_property
@@ -17,12 +16,12 @@ from triton.runtime.interpreter import TensorHandle, _get_np_dtype
 from ..hooks import Access, Hooks, line_of_the_kernel, name_of
 from .changes import (
     Blocks,
+    Budget,
     Changes,
     Index,
     Launched,
     Named,
     Noted,
-    OutOfBudget,
     Setting,
     address_of,
 )
@@ -42,15 +41,15 @@ class Record(Hooks):
         leaves: whether an access leaves the tensors.
     """
 
-    def __init__(self, changes: Changes, names_in: frozenset[str], ends: float) -> None:
+    def __init__(self, changes: Changes, names_in: frozenset[str], budget: Budget) -> None:
         """
         Args:
             changes: what is changed.
             names_in: the files of kernels whose names are noted.
-            ends: the CPU time of this process when the run has to end.
+            budget: from which each access takes one.
         """
         super().__init__()
-        self.changes, self.files, self.ends = changes, names_in, ends
+        self.changes, self.files, self.budget = changes, names_in, budget
         self.noted: list[Noted] = []
         self.named: list[Named] = []
         self.launched: list[Launched] = []
@@ -127,8 +126,6 @@ class Record(Hooks):
         return self.changes.only.place if self.changes.only else program
 
     def _program(self, original, builder, *program):
-        if time.process_time() > self.ends:
-            raise OutOfBudget
         if self.changes.only:
             builder.grid_dim = self.changes.only.grid
         self.grid = builder.grid_dim
@@ -140,6 +137,7 @@ class Record(Hooks):
         return self.changes.only.number if self.changes.only else len(self.programs) - 1
 
     def at_access(self, access: Access) -> None:
+        self.budget.spend()
         self.noted.append(Noted(access, self.number, line_of_the_kernel()))
 
     def what_runs(self, access: Access, outside: np.ndarray) -> np.ndarray:

@@ -49,6 +49,7 @@ class Repair:
         words: what an index should be.
         number: of a result.
         was, should: at the places of its elements, before and after.
+        at: the place of the wrong element.
     """
 
     kind: str
@@ -57,11 +58,13 @@ class Repair:
     number: int
     was: dict[Index, int]
     should: dict[Index, int]
+    at: Index
 
     @property
     def first(self) -> Index:
-        """The first place where it changes."""
-        return next(at for at in sorted(self.was) if self.was[at] != self.should[at])
+        """The first place where it changes: that of the wrong element, if it does there."""
+        places = (self.at, *sorted(self.was))
+        return next(at for at in places if self.was.get(at) != self.should.get(at))
 
 
 class Search:
@@ -243,7 +246,7 @@ class Blocked:
             if result == number:
                 key = tuple(map(int, place))
                 was[key], should[key] = int(self.all[at]), int(known[1][at])
-        return Repair(kind, setting, candidate.words, number, was, should)
+        return Repair(kind, setting, candidate.words, number, was, should, self.search.e.first)
 
 
 def _is_at(lanes: Lanes, e: Experiments) -> np.ndarray:

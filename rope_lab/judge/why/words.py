@@ -73,17 +73,19 @@ def ranges(numbers: list[int]) -> str:
     return ", ".join(" to ".join(map(str, one)) for one in found)
 
 
-def step(e: Experiments, line: str, was: dict[Index, int], should: dict[Index, int]) -> str:
+def step(
+    e: Experiments, line: str, at: Index, was: dict[Index, int], should: dict[Index, int]
+) -> str:
     """How far an address moves to a neighboring element, and how far it should.
 
     Args:
         line: of the kernel, which computes the address.
+        at: a place where it is wrong.
         was, should: the address in bytes, at places of the result.
     """
-    changed = [at for at in sorted(was) if was[at] != should[at]]
-    if not changed:
+    if was[at] == should[at]:
         return ""
-    at, size = changed[0], e.size_at(should[changed[0]])
+    size = e.size_at(should[at])
     for k in reversed(range(len(at))):
         for sign in (-1, 1):
             other = (*at[:k], at[k] + sign, *at[k + 1 :])
