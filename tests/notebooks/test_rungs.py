@@ -199,6 +199,16 @@ REFUSES = {  # rung, what is in place of a part of the refusal, and words of the
         {"tl.arange(0, BLOCK_R)).to(tl.int64)": "tl.arange(0, BLOCK_R))"},
         "WRONG: sequence 2 is 2^31 elements after sequence 0, and comes out wrong",
     ),
+    "32 bits of a second member": (
+        7,
+        {"((pair + HALF) * stride_d)[None, :]": "HALF * stride_d + (pair * stride_d)[None, :]"},
+        "WRONG: column 2 is 2^31 elements after column 0, and comes out wrong",
+    ),
+    "32 bits of the tail": (
+        7,
+        {"tl.arange(0, BLOCK_TAIL).to(tl.int64)": "tl.arange(0, BLOCK_TAIL)"},
+        "WRONG: column 2 is 2^31 elements after column 0, and comes out wrong",
+    ),
 }
 
 
