@@ -260,14 +260,20 @@ def test_our_kernel_of_the_rung_below_is_told_which_argument_it_lacks(rung, lack
     assert told.startswith("NOT YET") and f"my_rope takes no `{lacks}`" in told
 
 
-def test_the_picture_of_readme_shows_the_verdict_on_a_row_a_program(tmp_path):
-    """Word by word, but in a narrower table."""
-    picture = (ROOT / "docs/images/speed.svg").read_text(encoding="utf-8")
-    drawn = re.findall(r'class="code"[^>]*>(.+?)</text>', picture)
-    line, *drawn = drawn
-    source = RUNGS[2].source.replace("block_r, num_warps = 8, 4", line)
-    assert line in source
-    verdict = lab.check_rung(2, my_rope_of(source, tmp_path))
+@pytest.mark.parametrize(
+    "name, rung, right",
+    (
+        ("speed", 2, "block_r, num_warps = 8, 4"),
+        ("verdict", 7, "t_ptrs + (pair * stride_d)[None, :]"),
+    ),
+)
+def test_a_picture_of_readme_shows_a_verdict(name, rung, right, tmp_path):
+    """Word by word, but in narrower lines; the first is in the place of a right one."""
+    picture = (ROOT / f"docs/images/{name}.svg").read_text(encoding="utf-8")
+    instead, *drawn = re.findall(r'class="code"[^>]*>(.+?)</text>', picture)
+    source = RUNGS[rung].source.replace(right, instead)
+    assert source != RUNGS[rung].source
+    verdict = lab.check_rung(rung, my_rope_of(source, tmp_path))
     assert " ".join(drawn).split() == repr(verdict).split()
 
 
