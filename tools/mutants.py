@@ -58,7 +58,8 @@ class Mutant:
     old: str  # occurs once in the file
     new: str
     wrong: str  # what the edit breaks
-    tests: tuple[str, ...] = ()  # that should find it: files, `FILE -k WORDS`, single tests
+    # Those that should find it: files, `FILE --every`, `FILE -k WORDS`, single tests.
+    tests: tuple[str, ...] = ()
 
     def applied(self, text: str) -> str:
         if self.old == self.new or (count := text.count(self.old)) != 1:
@@ -201,7 +202,8 @@ def tried(mutant: Mutant) -> tuple[str, str, float]:
 
 def arguments_of(tests: list[str]) -> list[str]:
     """The arguments of pytest. The words of all `FILE -k WORDS` apply to all files."""
-    files, words = [x.split(" -k ")[0] for x in tests], [x.split(" -k ")[1:] for x in tests]
+    files = [part for x in tests for part in x.split(" -k ")[0].split()]  # or an option
+    words = [x.split(" -k ")[1:] for x in tests]
     found = " or ".join(dict.fromkeys(word for some in words for word in some))
     return [*dict.fromkeys(files), *(["-k", found] if found else [])]
 
