@@ -1,8 +1,8 @@
-"""Evidence is a result wrong? Evidence by experiments on the reader's own kernel, without a list.
+"""Why is a result wrong? Evidence by experiments on the reader's own kernel, without a list.
 
 If a wrong element is made of others than it needs, an address or a mask is wrong. If it is made of
 what it needs, a number is. Then one change is looked for that makes every element right: of one
-index, one pointer, one mask, one function, one argument of the launch (`found.py`). That is proof,
+index, one pointer, one mask, one access, one argument of the launch (`found.py`). That is proof,
 and the verdict names its line. Without proof it has what the runs show (`addresses.py`,
 `numbers.py`). Only what is no sum of products, as a norm, is compared with `formulas.py`.
 """
@@ -89,9 +89,9 @@ def _evidence(attempt: Attempt, outcome: Verdict) -> Evidence:
     collides = outcome.fault == Fault.COLLISION
     e = Experiments(attempt, attempt.missed or 0, budget=budget, collides=collides)
     if outcome.fault == Fault.OUTSIDE:
-        return _in_time(e, (outside,))
+        return _within_budget(e, (outside,))
     if collides:
-        return _in_time(e, (collision,))
+        return _within_budget(e, (collision,))
     if not e.first:
         return kept(e)
     if e.expected.dtype in (torch.float16, torch.bfloat16):
@@ -99,10 +99,12 @@ def _evidence(attempt: Attempt, outcome: Verdict) -> Evidence:
         if not wide.first:
             return too_narrow(e)
         e = wide
-    return _in_time(e, _RULES)
+    return _within_budget(e, _RULES)
 
 
-def _in_time(e: Experiments, rules: Sequence[Callable[[Experiments], Evidence | None]]) -> Evidence:
+def _within_budget(
+    e: Experiments, rules: Sequence[Callable[[Experiments], Evidence | None]]
+) -> Evidence:
     """The first evidence that is found; in a hurry, without proof."""
     for rule in rules:
         try:

@@ -139,10 +139,5 @@ class BlockSearch:
             missing |= (one.access.addresses >= begin) & (one.access.addresses < end)
         missing &= ~one.access.wanted
         if missing.any():
-            missing[missing] = ~np.isin(one.access.addresses[missing], self._stored)
+            missing[missing] = ~np.isin(one.access.addresses[missing], self.e.record.stored)
         return missing
-
-    @cached_property
-    def _stored(self) -> np.ndarray:
-        stores = [one.access for one in self.e.record.stores()]
-        return np.concatenate([a.addresses[a.wanted] for a in stores] or [np.empty(0)])

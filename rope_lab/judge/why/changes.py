@@ -17,7 +17,6 @@ Setting = tuple[str, str]
 Blocks = dict[int, np.ndarray]  # of each program
 Put = Callable[[int, np.ndarray], np.ndarray]  # another block, from a program's number and its own
 
-
 FOR_PROOFS, IN_ALL = 6000, 8000  # loads and stores
 A_RUN = 10  # what the launch of a run costs, in these
 

@@ -438,10 +438,8 @@ class Experiments:
 
 
 def _is_stored_once(record: "Record", out: Tensor) -> bool:
-    stores = [one.access for one in record.stores()]
-    places = np.concatenate([a.addresses[a.wanted] for a in stores] or [np.empty(0)])
     begin, end = out.untyped_storage().data_ptr(), out.untyped_storage().nbytes()
-    mine = places[(places >= begin) & (places < begin + end)]
+    mine = record.stored[(record.stored >= begin) & (record.stored < begin + end)]
     return len(np.unique(mine)) == len(mine) == out.numel()
 
 

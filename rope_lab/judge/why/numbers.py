@@ -50,10 +50,8 @@ def not_finite(e: Experiments) -> Evidence | None:
 def formula(e: Experiments) -> Evidence | None:
     """A norm or a logarithm with one thing changed."""
     inputs, computed = _specified(e)
-    right, lanes = (
-        computed(inputs),
-        max((x.shape[-1] for x in e.record.noted if x.shape), default=0),
-    )
+    right = computed(inputs)
+    lanes = max((one.shape[-1] for one in e.record.noted if one.shape), default=0)
     guesses = itertools.chain(
         of_weights(inputs, computed), of_norms(inputs, right, lanes), of_logsumexp(inputs, lanes)
     )

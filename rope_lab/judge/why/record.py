@@ -105,12 +105,16 @@ class Record(Hooks):
             del found[kind][setting]
         return found
 
+    @cached_property
+    def stored(self) -> np.ndarray:
+        """The addresses that all stores have written to."""
+        stores = [one.access for one in self.stores()]
+        return np.concatenate([a.addresses[a.wanted] for a in stores] or [np.empty(0)])
+
     def stored_in(self, tensor: Tensor) -> Tensor:
         """Which of its elements are stored."""
-        stores = [one.access for one in self.stores()]
-        at = np.concatenate([a.addresses[a.wanted] for a in stores] or [np.empty(0)])
         own = address_of(tensor, tuple(np.indices(tensor.shape)))
-        return torch.from_numpy(np.isin(own, at))
+        return torch.from_numpy(np.isin(own, self.stored))
 
     # launches and accesses
 
