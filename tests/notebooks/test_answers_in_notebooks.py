@@ -123,7 +123,7 @@ def complaint(cell, answer, text, error, found):
     if answer.state in states and is_told:
         return ""
     wanted = f"{answer.state}, {answer.kind!r}, {answer.part!r}"
-    return f"{answer.name}: wanted {wanted}, and it is told\n{text}"
+    return f"{answer.name}: wanted {wanted}, but the verdict is\n{text}"
 
 
 @pytest.fixture

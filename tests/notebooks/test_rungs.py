@@ -107,7 +107,7 @@ SINE_OF_A_ROW = {
     "= tl.cos(angle2), tl.sin(angle2)": "= tl.cos(angle2)[None, :], tl.sin(angle2)[None, :]",
 }
 ONE_WARP = {"num_warps = 8, 4": "num_warps = 8, 1"}
-AHEAD = {  # what is changed in our kernel of rung 2, the rungs that it is told of, and those timed
+AHEAD = {  # what is changed in our rung 2, the rungs that its verdict names, and those timed
     "nothing": ({}, [], [2]),
     "one warp": (ONE_WARP, [3], [2, 3]),
     "the sine of a row": (SINE_OF_A_ROW, [3, 5], [2, 3]),
