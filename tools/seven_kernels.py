@@ -126,7 +126,8 @@ def table() -> str:
         row = dict(zip(whole.head, cells, strict=True))
         row["predicted"] = f"{predicted(int(row['rung']))['call']:.0f} us" if row["rung"] else ""
         lines.append([row[name] for name in columns])
-    text = "\n".join(f"|{'|'.join(line)}|" for line in lines).replace(" us|", " µs|")
+    text = "\n".join(f"|{'|'.join(line)}|" for line in lines)
+    text = re.sub(r" (us|N)\|", r"&nbsp;\1|", text).replace("us|", "µs|")
     return f"{text}\n\n{whole.source}\n\n{shown('seven_kernels.png')}"
 
 
