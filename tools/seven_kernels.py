@@ -160,7 +160,7 @@ def verdict(rung: int) -> str:
 def numbers(rung: int) -> str:
     us, measured = predicted(rung), recorded(KEY)
     time, copy = (measured[case].median_us for case in (f"rung {rung}", COPY))
-    limits = f"bytes {us['memory']:.0f}, instructions {us['instructions']:.0f}"
+    limits = f"bytes {us['memory']:.0f} µs, instructions {us['instructions']:.0f} µs"
     return (
         f"**Predicted {us['call']:.0f} µs** ({limits}), **measured {time:.0f} µs**, "
         f"{copy / time:.0%} of a copy."
