@@ -108,7 +108,7 @@ WRITTEN_IN = {place: path for path, place in PLACES.items()}
 
 def name_anchors(app, docname, source):
     """Give headings the anchors that they have on GitHub: links then work on both."""
-    is_page = app.env.doc2path(docname).endswith(".md")
+    is_page = Path(app.env.doc2path(docname)).suffix == ".md"
     of_heading = make_site.page_anchor if is_page else make_site.anchor
     app.env.myst_config = replace(app.env.myst_config, heading_slug_func=of_heading)
 

@@ -17,7 +17,8 @@ import nbformat
 import pytest
 
 import make_site
-import rope_kernels
+import rope_kernels.norms
+import rope_kernels.serving
 from processes import ROOT
 from rope_lab import run_notebooks
 
