@@ -4,15 +4,14 @@
 folder `.peers/`, which can be copied to a GPU machine without a network.
 
 A file is accepted only if git's id of its content (the blob) is the one in the project's class in
-`benchmarks/providers`.
+`projects.py`.
 """
 
-import argparse
 import hashlib
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,16 +74,16 @@ def _content(origin: Path, wanted: str) -> bytes | None:
     return shown.stdout if shown.returncode == 0 else None
 
 
-def main(arguments: Sequence[str], sources: Mapping[str, Source]) -> int:
+def download(sources: Iterable[Source]) -> int:
     """The command: clone what is missing, and list what exists."""
-    parser = argparse.ArgumentParser("python -m benchmarks sources", description=__doc__)
-    parser.parse_args(arguments)
-    for source in sources.values():
+    are_here = True
+    for source in sources:
         try:
             if source.missing():
                 source.clone()
         except (ValueError, subprocess.CalledProcessError) as failure:
             print(failure, file=sys.stderr)
         state = "missing" if source.missing() else "unpacked"
+        are_here &= state == "unpacked"
         print(f"{source.name:20} {state:10} {source.repository}, {source.revision}")
-    return 1 if any(source.missing() for source in sources.values()) else 0
+    return 0 if are_here else 1

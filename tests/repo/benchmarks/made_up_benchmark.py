@@ -1,6 +1,6 @@
 """A benchmark run without a GPU: the real one, but for the clocks."""
 
-from benchmarks.gpu import GPU
+from benchmarks.run import GPU
 from rope_lab.profiling import machines
 from rope_lab.records import records_folder
 from rope_lab.timing import Timing
@@ -9,7 +9,7 @@ SHARES = {"copy_": 1.0, "x * 2": 1.0, "rope_kernels": 0.985}  # of the limit's s
 
 
 class FakeGPU(GPU):
-    def in_turns(self, calls, clock="device"):
+    def in_turns(self, calls, clock):
         of_limit = 6.6 if clock == "host" else 10
         return {name: self._timing(of_limit / SHARES.get(name, 0.5)) for name in calls}
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from benchmarks.tables import RESULTS, load, pages, records_in, save, write
+from benchmarks.record import RESULTS, load, save
+from benchmarks.tables import pages, records_in, write
 
 
 def test_pages_show_the_numbers_of_all_records_and_of_no_others():
