@@ -1,6 +1,6 @@
 """What Nsight Compute (ncu) said of two launches.
 
-`tools/recording/ncu_reports.py` records it on a GPU; notebook 08 shows it anywhere.
+`tools/ncu_reports.py` records it on a GPU; notebook 08 shows it anywhere.
 """
 
 from ..records import Observation

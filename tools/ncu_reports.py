@@ -1,4 +1,4 @@
-"""Record Nsight Compute's reports of notebook 08: `python tools/recording/ncu_reports.py`.
+"""Record Nsight Compute's reports of notebook 08: `python tools/ncu_reports.py`.
 
 It needs a GPU and ncu. One process launches all calls under ncu, with unchanged clocks and flushed
 caches.
