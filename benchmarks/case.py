@@ -207,9 +207,10 @@ class Case:
         tokens = self.s * self.b
         positions = self.s if self.positions == "decoded" else self.table_len
         weights = 2 * self.d * bytes_of(self.dtype) if self.is_norm else 0
+        touched = self.d2 / self.d if self.inplace else 1  # In place, the rest of a head stays.
         partials = _SMS * _PROGRAMS_OF_AN_SM * self.d * bytes_of("float32")
         return {
-            "rows": round(self.copies * self.copied),
+            "rows": round(self.copies * self.copied * touched),
             "table": self.table.bytes_of(positions, self.d2),
             "position ids": 0 if self.positions == "index" else tokens * _INT64,
             "slots": tokens * _INT64 if self.to_cache else 0,

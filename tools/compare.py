@@ -78,8 +78,14 @@ class Call:
     def title(self) -> str:
         case = self.case
         options = [f"{name}={value}" for name, value in self.options.items()]
-        name = f"split, {case.tensor_format}" if self.splits else case.label
-        return ", ".join([name, case.direction, *options, f"{case.dtype} d={case.d}"])
+        name = case.label if case.function else f"{case.label}, {case.direction}"
+        name = f"split, {case.tensor_format}" if self.splits else name
+        return ", ".join([name, *options, f"{case.dtype} d={case.d}"])
+
+    @property
+    def copies(self) -> float:
+        """The number of copies of q and k that move as many bytes of rows; a split moves v, too."""
+        return self.case.copies + self.splits * self.case.k_heads / self.case.heads
 
     def run(self, package: ModuleType, device: str) -> Run:
         return OfACall(self, package).run(Inputs(self.case, device))
@@ -213,7 +219,7 @@ def time_call(call: Call, packages: Sequence[ModuleType], turns: int) -> dict:
     copy = Copy().run(Inputs(call.case)).call
     found = measure(runs | {"copy": copy}, rounds=turns)
     us = {name: timing.median_us for name, timing in found.items()}
-    per_cent = 100 * call.case.copies * us["copy"]
+    per_cent = 100 * call.copies * us["copy"]
     row = {name: round(per_cent / us[name], 2) for name in NAMES}
     row["scatter"] = round(max(t.spread for t in found.values()) * row["after"], 2)
     return row | {"limit": round(100 * call.case.own_limit, 2), "microseconds": us}
