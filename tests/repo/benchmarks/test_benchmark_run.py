@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from made_up_benchmark import FakeGPU
 
 from benchmarks import __main__ as command
 from benchmarks import tables
@@ -56,8 +55,7 @@ def nothing_is_unpacked(monkeypatch, tmp_path):
     monkeypatch.setattr(sources, "PEERS", tmp_path / "peers")
 
 
-def run(tmp_path, gpu=None, calls=CALLS, providers=PROVIDERS, name="calls"):
-    gpu = gpu or FakeGPU(device="cpu")
+def run(gpu, tmp_path, calls=CALLS, providers=PROVIDERS, name="calls"):
     status = command.main(["--out", str(tmp_path)], gpu, {name: calls}, providers)
     (path,) = tmp_path.iterdir()
     return status, load(path)
@@ -67,8 +65,8 @@ def rows_of(results, **wanted):
     return [r for r in results["rows"] if all(r[name] == value for name, value in wanted.items())]
 
 
-def test_a_run_checks_measures_and_writes(tmp_path, capsys):
-    status, results = run(tmp_path)
+def test_a_run_checks_measures_and_writes(fake_gpu, tmp_path, capsys):
+    status, results = run(fake_gpu, tmp_path)
     said = capsys.readouterr().out
     assert status == 0 and results["complete"]
     forward = rows_of(results, shape=TINY.label, direction="forward")
@@ -86,8 +84,8 @@ def test_a_run_checks_measures_and_writes(tmp_path, capsys):
     assert f"| {HOST.label} | – | 99% (6.7 µs) |" in page and "6.6 µs |" in page
 
 
-def test_functions_are_right_and_compared_with_their_own_limits(tmp_path):
-    status, results = run(tmp_path, calls=FUNCTIONS, name="cache-limits")
+def test_functions_are_right_and_compared_with_their_own_limits(fake_gpu, tmp_path):
+    status, results = run(fake_gpu, tmp_path, calls=FUNCTIONS, name="cache-limits")
     assert status == 0
     for case in FUNCTIONS:
         names = {"copy_", OURS} | ({ROTATION} if case.positions == "decoded" else set())
@@ -109,7 +107,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("spoil", WRONG.values(), ids=WRONG.keys())
-def test_who_is_wrong_is_not_timed_and_the_page_says_so(spoil, tmp_path):
+def test_who_is_wrong_is_not_timed_and_the_page_says_so(spoil, fake_gpu, tmp_path):
     class Spoilt(PyTorch):
         name = "spoilt"
 
@@ -117,24 +115,29 @@ def test_who_is_wrong_is_not_timed_and_the_page_says_so(spoil, tmp_path):
             right = super().function(inputs)
             return lambda *tensors: tuple(map(spoil, right(*tensors)))
 
-    status, results = run(tmp_path, calls=CALLS[:2], providers=(*PROVIDERS, Spoilt()))
+    status, results = run(fake_gpu, tmp_path, CALLS[:2], (*PROVIDERS, Spoilt()))
     assert status == 0 and not rows_of(results, provider="spoilt")
     assert rows_of(results, provider=OURS)  # the others are timed all the same
     assert "\n- spoilt: " in tables.page(results)
 
 
-def test_a_new_gpu_has_its_records_and_is_shown(copied):
+def test_a_new_gpu_has_its_records_and_pages_and_the_one_of_the_notebooks_is_shown(
+    fake_gpu, copied
+):
     assert gpu_of("Made Up").machine is None
     wanted, tiny = ["machine", "calls", "peers"], dict.fromkeys(("calls", "peers"), CALLS[:4])
-    assert command.main(wanted, FakeGPU(device="cpu"), tiny, PROVIDERS) == 0
+    assert command.main(wanted, fake_gpu, tiny, PROVIDERS) == 0
     assert gpu_of("Made Up").machine == gpu_of("NVIDIA H200").machine
-    assert (copied / "benchmarks/results/made-up-calls.md").is_file()
-    assert (copied / "benchmarks/results/peers-made-up.md").is_file()
+    pages = {"made-up-calls.md": "benchmarks/README.md", "peers-made-up.md": "README.md"}
+    for page, shown_on in pages.items():
+        assert "Made Up, torch" in (copied / "benchmarks/results" / page).read_text("utf-8")
+        text = (copied / shown_on).read_text("utf-8")
+        assert "NVIDIA H200, torch" in text and "Made Up" not in text
 
 
 @pytest.mark.gpu
 def test_a_run_on_a_gpu(tmp_path):
-    status, results = run(tmp_path, gpu=GPU(rounds=1))
+    status, results = run(GPU(rounds=1), tmp_path)
     assert status == 0 and results["gpu"] == torch.cuda.get_device_name()
     assert not [left for left in results["left_out"] if left["failed"]]
     assert all(0 < row["median_us"] < 1e4 for row in results["rows"])
