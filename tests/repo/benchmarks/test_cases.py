@@ -8,13 +8,18 @@ import torch
 from benchmarks.case import BENCHMARKS, FP32, Case, function_case, random_cuts
 from benchmarks.inputs import Inputs
 from benchmarks.providers import Ours
+from benchmarks.record import RESULTS, load, path_of
 
 WITH_LIMITS = [case for cases in BENCHMARKS.values() for case in cases if case.function]
 
 
-def test_no_two_cases_of_a_benchmark_have_the_same_name():
-    for cases in BENCHMARKS.values():
-        assert len({(case.label, case.direction) for case in cases}) == len(cases)
+def test_no_two_cases_have_the_same_name_and_names_are_those_of_the_records():
+    """A new case is in no record yet."""
+    for name, cases in BENCHMARKS.items():
+        names = {(case.label, case.direction) for case in cases}
+        assert len(names) == len(cases)
+        rows = load(path_of(name, "NVIDIA H200", RESULTS))["rows"]
+        assert {(row["shape"], row["direction"]) for row in rows} <= names
 
 
 @pytest.mark.parametrize("count", [1, 50])
