@@ -92,9 +92,9 @@ def test_functions_are_right_and_compared_with_their_own_limits(fake_gpu, tmp_pa
         rows = rows_of(results, shape=case.label)
         assert {row["provider"] for row in rows} == names
         assert {row["own_limit"] for row in rows} == {round(case.own_limit, 4)}
-        assert rows_of(results, shape=case.label, provider=OURS)[0]["of_limit"] == pytest.approx(
-            0.985 * case.copies, abs=0.001
-        )
+        (ours,) = rows_of(results, shape=case.label, provider=OURS)
+        assert ours["of_limit"] == pytest.approx(0.985 * case.copies, abs=0.001)
+        assert (ours["error"] > 2.5e-3) == (case.rounding == "model")  # it rounds more often
         assert f"\n| {case.label} | {case.own_limit:.1%} | 10.0 µs |" in tables.page(results)
 
 
