@@ -65,41 +65,46 @@ def rounded_error(case: Case, roundings: int, exact_angles: bool = False) -> flo
     return rounded + (0 if exact_angles else _FP32_ANGLE * case.table_len)
 
 
+def positions_of(case: Case) -> Tensor:
+    """The position of each token: (b or 1, s)."""
+    index = torch.arange(case.s)[None]
+    if case.cuts:
+        cuts = torch.tensor(case.cuts)
+        return index - cuts[torch.searchsorted(cuts, index, right=True) - 1]
+    if case.positions == "starts":
+        return starts_of(case)[:, None] + index
+    if case.positions == "prompts":
+        return index % case.table_len
+    return index * (case.table_len // case.s)  # apart if tokens are decoded
+
+
+def starts_of(case: Case) -> Tensor:
+    """The random position of each batch entry's first token."""
+    return torch.randint(0, 4096, (case.b,), generator=torch.Generator().manual_seed(1))
+
+
 class Inputs:
     """Random tensors of a case, their positions, and tables. The seed is fixed."""
 
-    def __init__(
-        self, case: Case, device: str = "cuda", random: Callable[..., Tensor] = torch.randn
-    ) -> None:
-        """Create the tensors. With `torch.empty` they cost nothing, enough to plan a call."""
+    def __init__(self, case: Case, device: str = "cuda") -> None:
+        """On the device "meta" they have no values, which is enough to plan a call."""
         torch.manual_seed(20261120)
-        self.case, self.device, self._creates = case, device, random
-        sizes = case.b, case.s, case.heads, case.d
+        self.case, self.device = case, device
+        sizes, tensors = (case.b, case.s, case.heads, case.d), 2 if case.k_heads else 1
         self.x, self.grad = self._random(*sizes), self._random(*sizes)  # (b, s, h, d)
-        self.weights = [self._random(case.d) for _ in range(2 if case.k_heads else 1)]
-        self.weights = self.weights if case.is_norm else []
+        self.weights = [self._random(case.d) for _ in range(tensors if case.is_norm else 0)]
         self.module = self.rope(rope_kernels)
+        self.positions = positions_of(case).to(device)
         self.cu_seqlens = self.starts = None
-        positions = torch.arange(case.s)[None]
         if case.cuts:
-            cuts = torch.tensor(case.cuts)
-            self.cu_seqlens = cuts.to(device, torch.int32)
-            positions = positions - cuts[torch.searchsorted(cuts, positions, right=True) - 1]
-        elif case.positions == "starts":
-            starts = torch.randint(0, 4096, (case.b,), generator=torch.Generator().manual_seed(1))
-            self.starts = starts.to(device, torch.int32)
-            positions = starts[:, None] + positions
-        elif case.positions == "prompts":
-            positions = positions % case.table_len
-        elif case.positions == "decoded":
-            positions = positions * (case.table_len // case.s)
-        self.positions = positions.to(device)  # (b or 1, s)
+            self.cu_seqlens = torch.tensor(case.cuts, device=device, dtype=torch.int32)
+        if case.positions == "starts":
+            self.starts = starts_of(case).to(device, torch.int32)
         if case.to_cache:
             self._place_in_cache()
 
     def _random(self, *sizes: int) -> Tensor:
-        dtype = getattr(torch, self.case.dtype)
-        return self._creates(sizes, dtype=dtype, device=self.device)
+        return torch.randn(sizes, dtype=getattr(torch, self.case.dtype), device=self.device)
 
     def _place_in_cache(self) -> None:
         """Create v, and slots of pages in random order, as after some use."""
@@ -114,7 +119,7 @@ class Inputs:
 
     def of(self, case: Case) -> "Inputs":
         """Those of another case, on the same device."""
-        return Inputs(case, self.device, self._creates)
+        return Inputs(case, self.device)
 
     # what providers need
 

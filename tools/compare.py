@@ -271,7 +271,7 @@ def compile_call(number: int) -> dict:
             return {}
         return {"differs": differences([launches_of(call, package) for package in packages])}
     except Exception as error:  # The other calls are compared anyway.
-        return {"failed": f"{type(error).__name__}: {error}"}
+        return {"differs": [f"{type(error).__name__}: {error}"]}
 
 
 # the command
@@ -313,9 +313,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             rows.append(row)
             if "before" in row:
                 print(f"{row['call']}: {in_a_line(row)}", flush=True)
-            elif found := row.get("differs") or [row[x] for x in ("failed",) if x in row]:
-                print(row["call"], *found, sep="\n    ", flush=True)
-    unequal = [row for row in rows if row.get("differs") or "failed" in row]
+            elif row["differs"]:
+                print(row["call"], *row["differs"], sep="\n    ", flush=True)
+    unequal = [row for row in rows if row.get("differs")]
     print(f"{len(rows)} calls: {len(unequal)} differ or failed")
     if options.json:
         text = json.dumps(where | {"rows": rows}, indent=1)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from benchmarks.case import BENCHMARKS, FP32, Case, function_case, random_cuts
-from benchmarks.inputs import Inputs
+from benchmarks.inputs import Inputs, positions_of
 from benchmarks.providers import Ours
 from benchmarks.record import RESULTS, load, path_of
 
@@ -27,8 +27,7 @@ def test_packed_sequences_are_as_many_as_said_and_none_is_empty(count):
     cuts = random_cuts(5000, count)
     assert len(cuts) == count + 1 and (cuts[0], cuts[-1]) == (0, 5000)
     assert all(start < end for start, end in pairwise(cuts))
-    case = Case(5000, 1, 1, 2, tensor_format="thd", cuts=cuts)
-    positions = Inputs(case, "cpu").positions[0]
+    (positions,) = positions_of(Case(5000, 1, 1, 2, tensor_format="thd", cuts=cuts))
     assert positions.tolist() == [x for a, b in pairwise(cuts) for x in range(b - a)]
 
 
@@ -66,5 +65,4 @@ def test_the_formula_of_a_limit_counts_what_a_call_is_given(case):
     assert {name: case.moved[name] for name in wanted} == wanted
     assert case.copied == 2 * sum(x.nbytes for x in rows)
     if ids is not None:
-        used = Inputs(case, "cpu", torch.empty).positions
-        assert len(used.unique()) == (case.s if decodes else case.table_len)
+        assert len(positions_of(case).unique()) == (case.s if decodes else case.table_len)
