@@ -88,15 +88,11 @@ def record(
     providers = [p for p in among if any(not p.cannot(case) for case in cases)]
     absent = why_absent(providers)
     here = [provider for provider in providers if not absent[provider.name]]
-    results = gpu.circumstances() | {"benchmark": name}
+    results = new_record(name, gpu)
     if any(provider.built_with for provider in here):
         code = importlib.import_module("benchmarks.peers.code")
         results["versions"] = results["versions"] | {"nvcc": code.nvcc_version()}
-    results["what"] = (
-        f"Time in microseconds: on the GPU, L2 flushed, median of {gpu.rounds} interleaved rounds"
-    )
     results["providers"] = {p.name: p.about() | {"absent": absent[p.name]} for p in providers}
-    results |= {"complete": False, "rows": [], "left_out": []}
     path = path_of(name, results["gpu"], folder)
     print(origin(results["gpu"], results["versions"], results["date"]))
     for provider, about in results["providers"].items():
@@ -114,6 +110,13 @@ def record(
         place = ", ".join(left[key] for key in ("provider", "shape", "direction"))
         print("FAILED or wrong:", place, file=sys.stderr)
     return 1 if failed else 0
+
+
+def new_record(name: str, gpu: GPU) -> dict:
+    """A record without rows."""
+    time_of = f"on the GPU, L2 flushed, median of {gpu.rounds} interleaved rounds"
+    about = {"benchmark": name, "what": f"Time in microseconds: {time_of}", "providers": {}}
+    return gpu.circumstances() | about | {"complete": False, "rows": [], "left_out": []}
 
 
 def why_absent(providers: Sequence[Provider]) -> dict[str, str]:
@@ -212,7 +215,7 @@ def record_of_models(gpu: GPU, folder: Path) -> None:
     """Measure steps of transformers models, and save the record."""
     from benchmarks import models  # It imports transformers, which takes seconds.
 
-    results = gpu.circumstances() | {"benchmark": "models", "complete": False, "rows": []}
+    results = new_record("models", gpu)
     results["versions"] = results["versions"] | {"transformers": version("transformers")}
     path = path_of("models", results["gpu"], folder)
     for row in models.steps(4 * gpu.rounds):
