@@ -29,7 +29,7 @@ NBVAL = "$(VENV)"/bin/python -m pytest --nbval $(SHARED) --dist loadscope
 
 .DEFAULT_GOAL := help
 .SILENT:
-.PHONY: help environment pins lab test test-all mutants notebook notebooks listings hosted hugging_face bench record site docker_image clean
+.PHONY: help environment pins lab test test-all mutants notebook notebooks listings hosted seven_kernels hugging_face bench record site docker_image clean
 
 help: ## list all commands
 	awk -F ':.*## ' '/^[a-z_-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -97,6 +97,9 @@ notebooks: environment ## run all notebooks and store their outputs (on a GPU al
 
 listings: environment ## store compiler output of the notebooks' kernels, for macOS and Windows
 	PATH="$(abspath $(VENV))/bin:$$PATH" "$(VENV)"/bin/python tools/listings.py
+
+seven_kernels: environment ## write docs/seven_kernels.md and its pictures, from the rungs, records and checks
+	"$(VENV)"/bin/python tools/seven_kernels.py
 
 hugging_face: environment ## write tools/hugging_face.md: the functions that `patch` replaces
 	"$(VENV)"/bin/python tools/hugging_face.py

@@ -54,8 +54,14 @@ def run_alone(function: Callable, **environment: str) -> str:
     Args:
         function: defined in a cell of a notebook, or in a file.
         environment: variables for that run; Triton's own is unset if it isn't among them.
+
+    Raises:
+        ValueError: the function is in the file that runs now, which would run itself again.
     """
-    lines = linecache.getlines(inspect.getsourcefile(function))
+    source = inspect.getsourcefile(function)
+    if source == getattr(sys.modules["__main__"], "__file__", None):
+        raise ValueError(f"function is in {source}, which runs now; accepted: one of another file")
+    lines = linecache.getlines(source)
     variables = {name: x for name, x in os.environ.items() if name != INTERPRET}
     variables |= {"CUDA_VISIBLE_DEVICES": ""} | environment
     with tempfile.TemporaryDirectory() as folder:

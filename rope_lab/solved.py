@@ -25,6 +25,7 @@ DONE, OPEN = "✓", "○"
 _TITLE = re.compile(r"^### Exercise (\d: .+?)(?: \([^()]*minutes(, optional)?\))?$", re.MULTILINE)
 _STUB = re.compile(r"\d\d-ex\d")  # its id
 _CHECK = re.compile(r"\b(?:check_\w+|inspect)\(")
+_GET_A_NEW_COPY = "Rename the copy, and open the lab again to get the new one"
 
 
 @dataclass(frozen=True)
@@ -101,9 +102,14 @@ def note(source: str, result: object) -> None:
 
 
 def note_cells_from_now_on() -> None:
-    """Have IPython report each cell, except where outputs are stored or compared."""
+    """Have IPython report each cell, except where outputs are stored or compared.
+
+    What is no longer in the lab can't tell an old copy that it is old, so this does.
+    """
 
     def note_cell(ran) -> None:
+        if words := outdated_import(ran.error_in_exec):
+            print(words)
         try:
             if type(ran.result).__module__.startswith("rope_lab."):  # a tensor has no truth value
                 note(ran.info.raw_cell, ran.result)
@@ -207,8 +213,15 @@ def older_copy(rung: int) -> str:
                 copy = Path(name)
                 if its_check == check and copy.exists() and stub not in _ids_in(copy):
                     words = f"this copy of {name} is old, and rung {rung} is another kernel now"
-                    return f"{words}. Rename the copy, and open the lab again to get the new one"
+                    return f"{words}. {_GET_A_NEW_COPY}"
     return ""
+
+
+def outdated_import(error: BaseException | None) -> str:
+    """What it means in a notebook that the lab doesn't have what a cell imports, in words."""
+    if not isinstance(error, ImportError) or (error.name or "").split(".")[0] != __package__:
+        return ""
+    return f"If you didn't write this import, this copy of the notebook is old. {_GET_A_NEW_COPY}"
 
 
 def _ids_in(notebook: Path) -> set[str]:

@@ -202,10 +202,12 @@ def tried(mutant: Mutant) -> tuple[str, str, float]:
 
 def arguments_of(tests: list[str]) -> list[str]:
     """The arguments of pytest. The words of all `FILE -k WORDS` apply to all files."""
-    files = [part for x in tests for part in x.split(" -k ")[0].split()]  # or an option
+    before = [x.split(" -k ")[0] for x in tests]
+    files = [x.removesuffix(" --every") for x in before]  # A single test's name may have spaces.
+    every = ["--every"] if any(x.endswith(" --every") for x in before) else []
     words = [x.split(" -k ")[1:] for x in tests]
     found = " or ".join(dict.fromkeys(word for some in words for word in some))
-    return [*dict.fromkeys(files), *(["-k", found] if found else [])]
+    return [*dict.fromkeys(files), *every, *(["-k", found] if found else [])]
 
 
 def main() -> int:

@@ -1,13 +1,14 @@
 """Copy the notebooks to my_notebooks/ for the reader: `lab.py` runs this.
 
-Copies have no outputs, so they don't reveal answers to predictions. In solutions, code is hidden
-until it is clicked. The other files of notebooks/ (records, pictures) are linked if possible.
-Copies are as deep in the repository as their originals, so the same links work. Git, ruff and
-`make test` ignore them.
+Copies have no outputs, so they don't reveal answers to predictions. *Three edits* is stored with
+its answers, and copied without them. In solutions, code is hidden until it is clicked. The other
+files of notebooks/ (records, pictures) are linked if possible. Copies are as deep in the
+repository as their originals, so the same links work. Git, ruff and `make test` ignore them.
 
 Nothing is overwritten. Copies whose originals have changed are listed.
 """
 
+import ast
 import contextlib
 import hashlib
 import json
@@ -21,6 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ORIGINALS, COPIES = "notebooks", "my_notebooks"
 # A file in the folder of the copies: for each, the hash of its original when it was copied.
 MEMORY = ".copied-from.json"
+ANSWER = "answer"  # the tag of a cell whose functions are edited by the reader
 LINK_TO_A_HEADING = re.compile(r"\]\((?P<path>[^)\s#]+\.ipynb)#(?P<heading>[^)\s]+)\)")
 
 
@@ -44,8 +46,39 @@ def unexecuted(original: Path) -> str:
         raise ValueError(f"{original} is not a notebook in format 4 ({error!r})") from error
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     metadata = {"kernelspec": kernel, "language_info": {"name": "python"}}
-    notebook = {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
+    notebook = {"cells": unanswered(cells), "metadata": metadata}
+    notebook |= {"nbformat": 4, "nbformat_minor": 5}
     return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+
+
+def unanswered(cells: list[dict]) -> list[dict]:
+    """The cells, in which answers are replaced by what they are edits of.
+
+    A function in a cell with the tag `ANSWER` becomes as the last cell before it has it, after the
+    answers up to there. So the answers are stored once, with their verdicts.
+    """
+    tags = [cell["metadata"].get("tags", []) for cell in cells]
+    if not any(ANSWER in names for names in tags):
+        return cells
+    before, asked = {}, []
+    for cell, names in zip(cells, tags, strict=True):
+        functions = functions_of(cell["source"]) if cell["cell_type"] == "code" else {}
+        source = cell["source"]
+        for name, text in functions.items() if ANSWER in names else ():
+            source = source.replace(text, before[name])
+        before |= functions
+        asked.append(cell | {"source": source})
+    return asked
+
+
+def functions_of(source: str) -> dict[str, str]:
+    """The functions that a cell defines: name -> text, with decorators."""
+    lines, found = source.splitlines(), {}
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.FunctionDef):
+            first = min(part.lineno for part in (node, *node.decorator_list))
+            found[node.name] = "\n".join(lines[first - 1 : node.end_lineno])
+    return found
 
 
 def readers_copy(original: Path) -> str:

@@ -27,9 +27,11 @@ from matplotlib_inline.backend_inline import set_matplotlib_formats
 INK = "#262626"  # text and axes
 GREY = "#858585"  # marks that compete with nothing: a copy, a resting arrow
 BLUE, ORANGE, GREEN, RED, PURPLE = "#3d8fd1", "#cc7a00", "#0a9a70", "#c8321e", "#bd6c9f"
+OLIVE, VIOLET, SALMON, TEAL = "#8b8f00", "#8a7fe0", "#d9694f", "#2196a8"
 ON_COLOR = "#111111"  # text and marks on a filled patch of any color but RED
 LIGHT = "#fafafa"  # lines on filled patches, and between them
-PROGRAM_COLORS = (BLUE, ORANGE, GREEN, PURPLE)  # of program, warp, ... 0, 1, 2, 3
+# of program, warp, ... 0 to 7; not all of the last four differ for color-blind readers
+PROGRAM_COLORS = (BLUE, ORANGE, GREEN, PURPLE, OLIVE, VIOLET, SALMON, TEAL)
 DIVERGING = "PuOr"
 HATCHED = {"hatch": "///", "edgecolor": LIGHT, "linewidth": 0}  # the second part of a bar
 

@@ -253,7 +253,7 @@ class Attempt:
         given_to_kernels = [memory.tensor for memory in trace.memories]
         stored = [out for out in self._results() if trace.stored_in(out) is not None]
         for x in (*given_to_kernels, *self._results()):
-            name = self.eager.maker_of(x)
+            name = "" if self._is_a_table(x) else self.eager.maker_of(x)
             # a copy of what a kernel stored is reported below, with what to return instead
             if name and (name not in COPIES or any(x is y for y in (*given_to_kernels, *stored))):
                 words = f"PyTorch runs {COPIES.get(name, name)}; let the kernel do it"
@@ -266,6 +266,12 @@ class Attempt:
                 yield NOT_BY_THE_KERNEL
             elif not (stored.all() or self.wanted.overwrites):
                 yield PARTLY
+
+    def _is_a_table(self, x: Tensor) -> bool:
+        """Whether it holds a table's angles: few bytes, so a launcher may copy them."""
+        holds = (argument.holds for argument in self.wanted.arguments)
+        tables = [y for y, what in zip(self.given, holds, strict=True) if what == "angles"]
+        return any(x.dtype == table.dtype and torch.equal(x, table) for table in tables)
 
     def remark(self) -> str:
         """What a right candidate does that it need not do; empty if nothing."""

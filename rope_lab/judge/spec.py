@@ -26,6 +26,8 @@ STRIDED = ("batch and positions swapped in memory", "a slice of wider rows", "ev
 TAIL_AND_STRIDE = "part of a strided head"
 # Tables for which no result is right.
 TOO_SHORT, TOO_WIDE, ODD = "a table that is too short", "a table that is too wide", "an odd width"
+OF_EACH = "a table for each sequence"
+STRIDED_TABLE = "every other column of a wider table"
 ZEROS_AND_SMALL = "a row of zeros, and small elements"  # where a norm's epsilon decides
 LARGE = "large elements"  # their squares overflow in fp16
 # If the first is left out, the second is too.
@@ -156,8 +158,7 @@ class Spec:
         made = []
         for argument, shape in zip(self.arguments, self.shapes(case), strict=True):
             if argument.holds == "angles":
-                is_plain = case.name in (PLAIN, CHANGED) or case.layout != "contiguous"
-                made.append(_angles(shape, is_plain, generator))
+                made.append(_angles(shape, case, generator))
             else:
                 made.append(_lay_out(shape, case, argument.name, generator))
                 if argument.letters[-1:] == ("d",) and "d2" in case.sizes:
@@ -193,13 +194,17 @@ def spec(function: Callable | None = None, **asked) -> Spec:
     return Spec(function, tuple(arguments), **asked)
 
 
-def _angles(shape: list[int], is_plain: bool, generator: torch.Generator) -> Tensor:
+def _angles(shape: list[int], case: Case, generator: torch.Generator) -> Tensor:
     """Within 3 in the first row; if not plain, then within 30, 300, 3000, 3, and so on."""
-    angles = torch.rand(shape, generator=generator) * 6 - 3
+    if case.layout == OF_EACH:
+        shape = [shape[0], case.sizes["b"], *shape[2:]]
+    columns = 2 * shape[-1] if case.layout == STRIDED_TABLE else shape[-1]
+    angles = torch.rand((*shape[:-1], columns), generator=generator) * 6 - 3
+    is_plain = case.name in (PLAIN, CHANGED) or case.layout != "contiguous"
     steps = torch.tensor((1,) if is_plain else (1, 10, 100, 1000))
     row = torch.arange(shape[0]).view(-1, *(1 for _ in shape[1:]))
     angles *= steps[row % len(steps)]
-    return angles
+    return angles[..., :: columns // shape[-1]]
 
 
 def _lay_out(shape: list[int], case: Case, name: str, generator: torch.Generator) -> Tensor:

@@ -17,7 +17,7 @@ def pairings(d2: int) -> None:
 
 def _pairing(ax: Axes, pairs: list[tuple[int, int]], title: str) -> None:
     """Elements in a row, and an arc for each pair that is rotated together."""
-    for (first, second), color in zip(pairs, draw.PROGRAM_COLORS, strict=True):
+    for (first, second), color in zip(pairs, draw.PROGRAM_COLORS, strict=False):
         width = second - first
         middle = (first + second) / 2, 0.5
         ax.add_patch(Arc(middle, width, 0.55 * width, theta2=180, color=color, linewidth=2))

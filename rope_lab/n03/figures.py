@@ -32,9 +32,10 @@ def warps_and_threads(block: int, num_warps: int) -> None:
             words = f"elements {first} to {first + line * at_once - 1}"
             draw.write(ax, start + line / 2, y - 0.85, words, va="top", fontsize=9.5)
     draw.bare(ax, (-3.4, THREADS + 0.3), (0.3 - 2.6 * num_warps, 0.2))
-    load, lines = "One load" if has == at_once else "The first load", THREADS // line
-    title = f"{load} of a warp fetches {lines} cache line{'s' * (lines > 1)} of 128 bytes"
-    draw.finish(figure, title)
+    load, lines = "one load" if has == at_once else "its first load", THREADS // line
+    of_a_thread = f"{at_once} element{'s' * (at_once > 1)}"
+    of_a_warp = f"{lines} cache line{'s' * (lines > 1)} of 128 bytes"
+    draw.finish(figure, f"In {load}, a thread gets {of_a_thread}, and a warp {of_a_warp}")
 
 
 def loads_of_a_thread(block: int, num_warps: int) -> str:

@@ -28,8 +28,8 @@ def tile(rows: int, existing: int, pairs: int, real_pairs: int) -> None:
     ax.text(-0.3, rows / 2, "row", rotation=90, ha="right", va="center")
     draw.bare(ax, (-1, 2 * pairs + gap + 0.2), (-1.2, rows + 2.9), aspect="equal")
     key = {"angles": PURPLE, "first halves": BLUE, "second halves": ORANGE}
-    draw.color_key(figure, key | {"dashed: masked off": "none"})
-    draw.finish(figure, "One row of angles serves every row of the tile")
+    draw.color_key(figure, key)
+    draw.finish(figure, "One row of angles serves every row of the tile (dashed: masked off)")
 
 
 def dealt_out(rows: int, warps: int):

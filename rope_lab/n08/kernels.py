@@ -6,6 +6,7 @@ if one thing about it changes. Importing this loads Triton.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 import triton
@@ -23,6 +24,17 @@ def headline_cases(dtype: torch.dtype) -> dict[str, Callable[[], object]]:
     """Calls on the main example in this dtype; "ours" is the package's kernel."""
     rotations = {"eager": reference.apply_rotary_pos_emb, "naive": naive_rope, "ours": rope_fw}
     return beside_a_copy(rotations, dtype=dtype)
+
+
+def two_calls() -> dict[str, Callable[[], Tensor]]:
+    """Two calls of the package's kernel, whose times a reader predicts."""
+    keys = torch.randn(131072, 2, 1, 128, device="cuda", dtype=torch.bfloat16)
+    short = torch.randn(128, 4, 8, 128, device="cuda", dtype=torch.float16)
+    rope = RotaryPositionEmbedding(128).cuda()
+    return {
+        "few heads": partial(rope_fw, keys, rope(131072)),
+        "short": partial(rope_fw, short, rope(128)),
+    }
 
 
 @triton.jit

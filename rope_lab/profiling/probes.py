@@ -29,6 +29,17 @@ def copy_of(size: int) -> Callable[[], Tensor]:
     return partial(torch.empty_like(x).copy_, x)
 
 
+def cold_and_warm() -> dict[str, list]:
+    """Microseconds of a copy of each size, with an empty L2, and with the same buffers again."""
+    found: dict[str, list] = {"bytes": list(SIZES), "cold": [], "warm": []}
+    for size in SIZES:
+        copy = copy_of(size)
+        warm_ms = triton.testing.do_bench_cudagraph(copy, return_mode="median")
+        found["warm"].append(1e3 * warm_ms)
+        found["cold"].append(measure({"copy": copy})["copy"].median_us)
+    return found
+
+
 # fused multiply-adds, more and more of them, to measure P
 
 

@@ -258,6 +258,16 @@ def test_cells_have_numbers_colors_and_marks(pictures, device):
     assert [patch.get_x() for patch in dashed] == pytest.approx([10.04, 11.04])
 
 
+@pytest.mark.parametrize("programs", (8, 9))
+def test_programs_have_different_colors_or_the_key_says_that_colors_repeat(programs, pictures):
+    lab.draw_launch(copy_kernel[(programs,)], torch.zeros(9), torch.zeros(9), 9, BLOCK=1)
+    ((_, figure, _),) = pictures
+    fills = [patch.get_facecolor() for patch in figure.axes[0].patches if not patch.get_hatch()]
+    repeat = len({*fills}) < len(fills)
+    assert len(fills) == programs and repeat == (programs > 8)
+    assert ("number, color: the program (colors repeat)" in key_of(figure)) == repeat
+
+
 def test_a_picture_is_as_wide_as_its_cells_and_the_key_beside_them(pictures):
     """Otherwise half of it would be empty. Without room for the key, the picture has full width."""
     for columns in (6, 32):
@@ -271,6 +281,8 @@ def test_a_picture_is_as_wide_as_its_cells_and_the_key_beside_them(pictures):
         (title,) = (text for text in figure.texts if text.get_text() == figure.get_suptitle())
         (key,) = figure.legends
         assert not key.get_window_extent().overlaps(title.get_window_extent())
+    cells, key = figures[0].axes[0].get_window_extent(), figures[0].legends[0].get_window_extent()
+    assert 0 < key.x0 - cells.x1 < 0.4 * figures[0].dpi
 
 
 def test_a_number_that_is_too_wide_for_a_cell_is_written_once_for_neighbors(pictures):

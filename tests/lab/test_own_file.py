@@ -1,6 +1,7 @@
 """A kernel in a file of the reader's own."""
 
 import os
+import sys
 
 import pytest
 
@@ -79,3 +80,10 @@ def test_a_file_alone_needs_a_gpu_or_the_interpreter(file):
     squares = lab.from_file(file, "squares")
     assert lab.run_alone(squares).startswith("RuntimeError: 0 active drivers")
     assert lab.run_alone(squares, TRITON_INTERPRET="1") == "right"
+
+
+def test_a_script_does_not_run_itself_alone(file, monkeypatch):
+    squares = lab.from_file(file, "squares")
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(file), raising=False)
+    with pytest.raises(ValueError, match="which runs now; accepted: one of another file"):
+        lab.run_alone(squares)

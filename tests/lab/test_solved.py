@@ -134,6 +134,24 @@ def test_a_copy_from_before_a_rung_changed_its_number_is_told_so(
     assert solved.older_copy(3) == "" and solved.older_copy(4) == ""
 
 
+@pytest.mark.parametrize(
+    "line, told",
+    (
+        ("from rope_lab.rungs.gone import rung", True),
+        ("from rope_lab.n05 import gone", True),
+        ("from rope_lab import gone", True),
+        ("import rope_lab_of_mine", False),
+        ("from torch import gone", False),
+        ("raise ImportError", False),
+    ),
+)
+def test_a_copy_that_imports_what_the_lab_no_longer_has_is_told_so(line, told, run, capsys):
+    with pytest.raises(ImportError):
+        run(f"import rope_lab as lab\n{line}")
+    said = "this copy of the notebook is old. Rename the copy, and open the lab again"
+    assert (said in capsys.readouterr().out) == told
+
+
 def test_what_is_kept_is_a_list_of_cells(folder):
     solved.note("lab.check_rung(1, my_rope)", SimpleNamespace(state=AS_INTERPRETED))
     assert json.loads((folder / "exercises.json").read_text(encoding="utf-8")) == ["04-ex5"]

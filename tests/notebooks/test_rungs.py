@@ -9,9 +9,11 @@ import rope_lab as lab
 from notebook_form import ROOT
 from pairwise import slow_but
 from readers_rung import my_rope_of
+from rope_lab.edits import times as times_of_edits
+from rope_lab.figures import style as draw
 from rope_lab.records import recorded
 from rope_lab.rungs import RUNGS
-from rope_lab.rungs.measured import COPY, EAGER, KEY
+from rope_lab.rungs.measured import COPY, KEY
 
 pytest.importorskip("triton", reason="needs Triton")
 pytestmark = pytest.mark.usefixtures("kept_here")
@@ -277,23 +279,13 @@ def test_a_picture_of_readme_shows_a_verdict(name, rung, right, tmp_path):
     assert " ".join(drawn).split() == repr(verdict).split()
 
 
-def test_the_ladder_of_readme_shows_the_record():
-    """The picture is drawn by hand, and so are the words for who doesn't see it."""
+def test_readme_tells_the_times_of_the_record():
+    """Those of its chart, for who doesn't see it, and those of its sentences."""
     times = recorded(KEY)
-    copy = times[COPY].median_us
-    rows = [times[name].median_us for name in (EAGER, *(f"rung {number}" for number in RUNGS))]
-    picture = (ROOT / "docs/images/ladder.svg").read_text(encoding="utf-8")
-    texts = re.findall(r">([^<>]+)</text>", picture)
-    shown = [text for text in texts if re.fullmatch(r"\d+( %)?", text)]
-    assert shown == [text for us in rows for text in (f"{us:.0f}", f"{copy / us:.0%}"[:-1] + " %")]
-    assert texts[-1] == f"{times.date}."
-    widths = [float(x) for x in re.findall(r'width="([\d.]+)" height="14"', picture)]
-    line = float(re.search(r'class="ink" x="([\d.]+)" y="52" width="1.5"', picture)[1])
-    for us, width in zip(rows[1:], widths[1:], strict=True):  # eager's bar is cut off
-        assert abs(width - us / copy * (line + 0.75 - 172)) < 0.4, us
-    eager, *rungs = [f"{us:.0f}" for us in rows]
+    _, said = draw.drawn(times_of_edits, edits=3)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    versions = f"the seven versions of the kernel {', '.join(rungs[:-1])} and {rungs[-1]} µs"
-    told = f"eager PyTorch {eager} µs, {versions}"
-    assert told in readme and f"({copy / rows[-1]:.1%}"[:-1] + " % of its speed)" in readme
+    bars = re.search(r"the kernel \d+ µs.*", said)[0]
+    assert f"on an NVIDIA H200: {bars}](docs/images/three_edits.svg)" in readme
+    share = times[COPY].median_us / times[f"rung {max(RUNGS)}"].median_us
+    assert f"({share:.1%}"[:-1] + " % of its speed)" in readme
     assert f"measured on an NVIDIA H200, {times.date}" in readme

@@ -5,6 +5,7 @@ import re
 import nbformat
 import pytest
 
+import readers_copies
 from cells import run
 from notebook_form import FOLDER, THREE_EDITS, load
 from rope_lab.compiler import compile as compile_module
@@ -20,7 +21,9 @@ pytest.importorskip("triton", reason="needs Triton")
 pytestmark = pytest.mark.usefixtures("kept_here")
 
 EDITS = {1: "edits-06", 2: "edits-08", 3: "edits-10"}  # the cells that are edited
-CELLS = {cell.id: cell.source for cell in load(THREE_EDITS).code}
+STORED = {cell.id: cell.source for cell in load(THREE_EDITS).code}  # with the answers
+COPY = nbformat.reads(readers_copies.readers_copy(FOLDER / THREE_EDITS), as_version=4)
+CELLS = {cell.id: cell.source for cell in COPY.cells}  # what a reader gets
 
 
 def line_of(number, begins):
@@ -67,6 +70,11 @@ def nothing(text):
     return text
 
 
+def as_stored(number):
+    """The answer that GitHub and the site show."""
+    return lambda text: STORED[EDITS[number]]
+
+
 # Edit, what a reader does, and the first words of the verdict. Of each edit the right one comes
 # last, because the cells after it run with it.
 CORRECT = "NOT YET: results are correct, but "
@@ -79,11 +87,13 @@ ROWS = [
     # With several warps edit 2 repeats no sine, but the page's times are those of edits in turn.
     (2, off_the_loads, f"{CORRECT}num_warps is 2. Make edit 1 first"),
     (1, warps(1), "RIGHT: edit 1\n  instructions per program: "),
+    (1, as_stored(1), "RIGHT: edit 1\n  instructions per program: "),
     (2, nothing, "NOT YET: the kernel is unchanged. Move [None, :]"),
     (2, onto_the_sines, "WRONG: the cosines and sines have three dimensions"),
     (2, half_of_edit_2, f"{CORRECT}[None, :] still comes before this computation:\n  cos2, sin2 ="),
     (2, off_the_loads, "RIGHT: edit 2\n  instructions per program: "),
     (2, lambda text: onto_the_sines(off_the_loads(text)), "RIGHT: edit 2\n  instructions per "),
+    (2, as_stored(2), "RIGHT: edit 2\n  instructions per program: "),
     (3, nothing, "NOT YET: the kernel is unchanged. Move three lines up"),
     (3, above("cos2", "offset", "x1", "x2"), f"{CORRECT}this line still comes after the first cos"),
     (3, above("angle_ptrs", "x1", "x2"), "WRONG in the case 'small and plain'"),
@@ -92,6 +102,7 @@ ROWS = [
         above("angle_ptrs", "offset", "x1", "x2"),
         "RIGHT: edit 3\n  loads before the first cosine: 2 of 4 -> all 4\n",
     ),
+    (3, as_stored(3), "RIGHT: edit 3\n  loads before the first cosine: 2 of 4 -> all 4\n"),
 ]
 TIMES = {1: "161 -> 84 us", 2: "84 -> 68 us", 3: "68 -> 65 us"}
 

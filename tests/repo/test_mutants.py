@@ -7,9 +7,11 @@ from mutants import Mutant
 
 LISTED = mutants.listed()
 TEST = """
+import pytest
 from counted_here import two
 def test_first(): pass
-def test_two(): assert two() == 2
+@pytest.mark.parametrize("wanted", [2], ids=["1 and 1"])
+def test_two(wanted): assert two() == wanted
 """
 
 
@@ -44,7 +46,7 @@ def mutant(new, old="1 + 1", tests="tests/test_code.py"):
 
 @pytest.mark.slow
 def test_a_mutant_is_killed_or_survives(bench):
-    assert bench.try_one(mutant("1 - 1")) == ("killed", "tests/test_code.py::test_two")
+    assert bench.try_one(mutant("1 - 1")) == ("killed", "tests/test_code.py::test_two[1 and 1]")
     assert bench.try_one(mutant("2")) == ("survived", "")
 
 

@@ -28,7 +28,10 @@ def blocks_of(page):
     return {f"{Path(page).stem.lower()}_{number}": code for number, code in enumerate(found)}
 
 
-PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted(ROOT.glob("docs/*.md")))]
+# Its code is that of the rungs, which test_seven_kernels.py compares and has judged.
+OF_RUNGS = ROOT / "docs/seven_kernels.md"
+DOCS = sorted({*ROOT.glob("docs/*.md")} - {OF_RUNGS})
+PAGES = ["README.md", *(f"docs/{path.name}" for path in DOCS)]
 BLOCKS = {name: code for page in PAGES for name, code in blocks_of(page).items()}
 ON_RANKS = [name for name, code in BLOCKS.items() if "torch.distributed" in code]
 IN_ONE_PROCESS = [name for name in BLOCKS if name not in ON_RANKS]

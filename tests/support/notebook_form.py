@@ -20,7 +20,8 @@ FOLDER = ROOT / "notebooks"
 
 THREE_EDITS = "three_edits.ipynb"  # it comes before the road
 
-TAGS = {"measures", "raises-exception"}  # conftest.py reads `measures`
+# conftest.py reads `measures`, and tools/readers_copies.py reads `answer`
+TAGS = {"measures", "raises-exception", "answer"}
 MAX_BYTES = 1_000_000
 
 
@@ -207,6 +208,28 @@ def numbers_follow_one_another(notebook: Notebook) -> list[str]:
     return complaints
 
 
+def optional_headings_say_so(notebook: Notebook) -> list[str]:
+    """So that a reader in the middle of a notebook sees what can be left out."""
+    if not notebook.begins_with_a_table:
+        return []
+    core = stated_time(notebook.markdown[0].source).core_sections
+    text = "\n".join(cell.source for cell in notebook.markdown)
+    complaints, section_is_optional = [], False
+    for level, heading in re.findall(r"^(##|###) (.+)$", text, re.MULTILINE):
+        says_so, number = heading.endswith("optional)"), re.match(r"(\d+)\. ", heading)
+        if level == "##":
+            section_is_optional = bool(core and number) and int(number[1]) not in core
+        if heading.startswith("Exercise"):
+            is_wrong = section_is_optional and not says_so
+        elif heading.startswith("To think about"):
+            is_wrong = not says_so
+        else:
+            is_wrong = bool(core and number) and says_so != section_is_optional
+        if is_wrong:
+            complaints.append(f"is this optional? {heading}")
+    return complaints
+
+
 def rows_of_a_matrix_are_apart(notebook: Notebook) -> list[str]:
     r"""They end in `\\`; `\ `, a space in TeX, is what is left of it after a lost escape."""
     matrix = re.compile(r"\\begin\{([pb]?matrix|cases|aligned)\}(.*?)\\end\{\1\}", re.DOTALL)
@@ -257,5 +280,6 @@ CHECKS_OF_WHAT_IS_WRITTEN = (
     first_code_cell_picks_the_engine,
     first_cell_leads_to_the_words,
     numbers_follow_one_another,
+    optional_headings_say_so,
     rows_of_a_matrix_are_apart,
 )

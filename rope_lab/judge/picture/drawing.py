@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import matplotlib.pyplot as plt
@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
+from matplotlib.textpath import TextPath
 
 from ...figures import style as draw
 from ...figures.style import GREY, INK, LIGHT, ON_COLOR, PROGRAM_COLORS, SMALL
@@ -19,10 +20,10 @@ from .sheet import Cell, Sheet
 
 _SIDE = 0.34  # inches of a cell, where there is room
 _WIDTH, _HEIGHT = draw.WIDTH, 8.0  # inches of a figure at most, and of all its cells
-_BESIDE, _ABOVE = 1.1, 0.55  # inches for row names, and for a panel's title and column numbers
+_BESIDE, _ABOVE = 0.35, 0.55  # inches around row names; for a panel's title and column numbers
 _TITLE, _KEY = 0.75, 0.27  # inches for the figure's title, and for a row of the key
 _KEYS_IN_A_ROW = 3  # of a key below the cells
-_DIGIT, _CAPITAL = 0.09, 0.11  # the widest letter in inches: in small text, in the title
+_DIGIT = 0.09  # inches of the widest one, in small text
 _MARK = 0.55  # inches of a mark in the key, with the space around it
 _IN_WORDS = 8  # programs that a description lists
 _SEVERAL = {"hatch": "////", "facecolor": LIGHT, "edgecolor": INK, "linewidth": 0.8}
@@ -124,15 +125,16 @@ def _figure_for(panels: Sequence[Panel]) -> tuple[Figure, Sequence[Axes], float]
     rows = [[row for row, _ in cells] for cells in drawn]
     heights = [max(of_panel) + 1 - min(of_panel) for of_panel in rows]
     left, right = min(columns), max(columns) + 1
-    side = min(_SIDE, (_WIDTH - _BESIDE) / (right - left), _HEIGHT / sum(heights))
+    beside = _BESIDE + _widest([name for panel in panels for name in _row_names(panel.sheet)])
+    side = min(_SIDE, (_WIDTH - beside) / (right - left), _HEIGHT / sum(heights))
     key = _key(panels)
-    cells_wide = _BESIDE + side * (right - left)
     tall = side * sum(heights) + _ABOVE * len(panels)
-    wide = cells_wide + _MARK + _DIGIT * max(map(len, key))
+    wide = beside + side * (right - left) + _MARK + _widest(key)
     if wide <= _WIDTH:
         look = {"loc": "outside right center"}  # below the title
         tall = max(tall, _KEY * (len(key) + 1))
-        wide = min(_WIDTH, max(wide, _CAPITAL * len(panels[-1].conclusion)))
+        title = _widest([panels[-1].conclusion], plt.rcParams["figure.titlesize"])
+        wide = min(_WIDTH, max(wide, title + _BESIDE))
     else:
         look, wide = {"loc": "outside lower left", "ncols": _KEYS_IN_A_ROW}, _WIDTH
         tall += _KEY * -(-len(key) // _KEYS_IN_A_ROW)
@@ -143,6 +145,12 @@ def _figure_for(panels: Sequence[Panel]) -> tuple[Figure, Sequence[Axes], float]
         ax.set_aspect("equal", anchor="W")
     figure.legend(key.values(), key, fontsize=SMALL, **look)
     return figure, axes[:, 0], side
+
+
+def _widest(texts: Iterable[str], points: float = SMALL) -> float:
+    """The inches of the widest of the texts, as it is drawn."""
+    paths = (TextPath((0, 0), text, size=points) for text in texts if text)
+    return max((path.get_extents().width for path in paths), default=0) / 72
 
 
 def _cells_drawn(sheet: Sheet) -> list[Cell]:
@@ -220,7 +228,10 @@ def _row_names(sheet: Sheet) -> list[str]:
 
 def _key(panels: Sequence[Panel]) -> dict[str, Artist]:
     """What the marks in the picture mean."""
-    key = {"number, color: the program": Rectangle((0, 0), 1, 1, color=PROGRAM_COLORS[0])}
+    programs = {program for panel in panels for by in panel.sheet.by.values() for program in by}
+    repeats = " (colors repeat)" if max(programs, default=0) >= len(PROGRAM_COLORS) else ""
+    mark = Rectangle((0, 0), 1, 1, color=PROGRAM_COLORS[0])
+    key = {f"number, color: the program{repeats}": mark}
     several = {"loads": "loaded by several programs", "stores": "stored more than once"}
     for panel in panels:
         sheet = panel.sheet

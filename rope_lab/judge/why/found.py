@@ -116,7 +116,7 @@ def _argument(launch: Launch, name: str, value: int, how: str) -> str:
 
 
 def _exchanged(launch: Launch, one: str, other: str) -> str:
-    a, b = (launch.passed(name) or str(launch.e.numbers[name]) for name in (one, other))
+    a, b = launch.passed(one), launch.passed(other)
     words = f"The launch passes `{a}` for `{one}`, and `{b}` for `{other}`."
     return f"{words} The other way round, every element is right."
 

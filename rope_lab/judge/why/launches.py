@@ -42,7 +42,8 @@ class Launch:
 
     def exchanged_arguments(self, names: list[str]) -> tuple[str, str] | None:
         """Two of these that have changed places."""
-        known = [name for name in names if name in self.e.numbers]
+        # Arguments that are passed as a tuple come in its order: then the kernel exchanges them.
+        known = [name for name in names if name in self.e.numbers and self.passed(name)]
         for one, other in itertools.combinations(known, 2):
 
             def exchanged(e: Experiments, one: str = one, other: str = other) -> Changes:
@@ -101,7 +102,8 @@ class Launch:
         if self._call is None or self.launched is None:
             return ""
         kernel = list(inspect.signature(self.launched.kernel).parameters)
-        written = dict(zip(kernel, self._call.args, strict=False))
+        given = itertools.takewhile(lambda x: not isinstance(x, ast.Starred), self._call.args)
+        written = dict(zip(kernel, given, strict=False))
         written |= {word.arg: word.value for word in self._call.keywords if word.arg}
         return ast.unparse(written[name]) if name in written else ""
 
