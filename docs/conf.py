@@ -11,6 +11,7 @@ import json
 import os
 import re
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -45,7 +46,6 @@ nb_merge_streams = True
 
 myst_enable_extensions = ["amsmath", "dollarmath"]
 myst_heading_anchors = 3
-myst_heading_slug_func = "make_site.anchor"  # as in JupyterLab, so that links work on both
 
 # A dead reference is an error (-n -W). Two groups of names may have no link: those of other
 # projects, because nothing is looked up over the network, and private ones, which have no page.
@@ -106,6 +106,13 @@ PLACES = make_site.places()
 WRITTEN_IN = {place: path for path, place in PLACES.items()}
 
 
+def name_anchors(app, docname, source):
+    """Give headings the anchors that they have on GitHub: links then work on both."""
+    is_page = Path(app.env.doc2path(docname)).suffix == ".md"
+    of_heading = make_site.page_anchor if is_page else make_site.anchor
+    app.env.myst_config = replace(app.env.myst_config, heading_slug_func=of_heading)
+
+
 def link_to_the_repository(app, doctree):
     """Resolve links as GitHub does, relative to their file in the repository.
 
@@ -123,6 +130,8 @@ def link_to_the_repository(app, doctree):
         if path.startswith("..") or not (ROOT / path).exists():
             continue
         page, kind = os.path.splitext(PLACES.get(path, ""))
+        if path == "README.md":  # the first page contains it
+            page, kind = "index", ".md"
         if kind in (".md", ".ipynb"):
             link.attributes |= {"refdomain": "doc", "reftarget": page, "reftargetid": anchor}
         elif place in ("api.md", "lab.md") and path.endswith(".py"):
@@ -273,6 +282,7 @@ def say_signature(app, what, name, obj, options, signature, returns):
 
 
 def setup(app):
+    app.connect("source-read", name_anchors)
     app.connect("doctree-read", link_to_the_repository)
     app.connect("doctree-read", drop_pictures_of_other_hosts)
     app.connect("doctree-read", describe_figures)

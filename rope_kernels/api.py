@@ -97,7 +97,7 @@ def apply_rotary_pos_emb(
             to int64 or uint8. They override the positions from `cu_seqlens`. They can't be combined
             with `start_positions`, with `cp_size` > 1, or with (cos, sin) that have a batch and one
             row per token: a model's rotary module returns those already indexed by position. For
-            positions on several axes (M-RoPE), docs/kernels.md shows how to make a table.
+            positions on several axes (M-RoPE), docs/positions.md shows how to make a table.
         interleaved: True: pairs are neighbors, and columns of tables repeat as 0, 0, 1, 1, ... The
             tables of some Hugging Face models (GLM, Ernie 4.5, Helium) repeat as 0, 1, ..., 0, 1,
             ... instead. False: pairs are half-split. None: as in the module; False for a table.
@@ -125,7 +125,7 @@ def apply_rotary_pos_emb(
         rounding: where values are rounded to `t.dtype`. None: 'once', or what `fused=False` does.
             'once': fp32 with fused multiply-adds (FMA); only the result is rounded. The others
             return the bits of models' own PyTorch functions, from the models' (cos, sin);
-            docs/kernels.md lists the models. 'model': each product is rounded, and then their sum.
+            docs/rounding.md lists the models. 'model': each product is rounded, and then their sum.
             So are cos and sin if they are computed from angles. 'upcast': as 'once', without FMA.
             'promoted': forward as 'upcast', gradients as 'model'. If (cos, sin) has another dtype
             than `t`, as under autocast, 'model' means 'promoted'. Under `torch.compile`, the

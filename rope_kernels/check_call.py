@@ -332,7 +332,7 @@ def _refuse_several_axes(ids: object, packed: bool) -> None:
     """Raise `ValueError` for positions with a dimension of axes before the others, as in M-RoPE."""
     if isinstance(ids, Tensor) and ids.dim() == (2 if packed else 3) and is_known(ids.shape[0] > 1):
         came = f"position_ids has shape {tuple(ids.shape)}, with several axes (M-RoPE)"
-        made = "made by RotaryPositionEmbedding.cos_sin(position_ids): docs/kernels.md, M-RoPE"
+        made = "made by RotaryPositionEmbedding.cos_sin(position_ids): docs/positions.md, M-RoPE"
         raise bad(came, f"a table as freqs instead, {made}")
 
 

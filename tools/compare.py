@@ -64,6 +64,7 @@ TABLES = NO_TABLE, ANGLES, FP32, BF16_OF_PAIRS
 HEAD_DIMS = 64, 72, 80, 88, 96, 120, 160, 192, 256
 FACTS = "grid", "num_warps", "registers", "shared", "spilled", "stack", "loads", "stores"
 MOST_OPCODES = 6  # in a report
+ROUNDS = 7  # of before, after and the copy
 
 
 @dataclass(frozen=True)
@@ -213,11 +214,11 @@ def changed_opcodes(before: Sequence, after: Sequence) -> list[str]:
 # times
 
 
-def time_call(call: Call, packages: Sequence[ModuleType], turns: int) -> dict:
+def time_call(call: Call, packages: Sequence[ModuleType]) -> dict:
     """Per cent of a copy, before and after."""
     runs = {n: call.run(p, "cuda").call for n, p in zip(NAMES, packages, strict=True)}
     copy = Copy().run(Inputs(call.case)).call
-    found = measure(runs | {"copy": copy}, rounds=turns)
+    found = measure(runs | {"copy": copy}, rounds=ROUNDS)
     us = {name: timing.median_us for name, timing in found.items()}
     per_cent = 100 * call.copies * us["copy"]
     row = {name: round(per_cent / us[name], 2) for name in NAMES}
@@ -277,14 +278,15 @@ def compile_call(number: int) -> dict:
 # the command
 
 
-def rows_of(calls: dict[int, Call], folder: Path, turns: int, processes: int) -> Iterator[dict]:
+def rows_of(calls: dict[int, Call], folder: Path) -> Iterator[dict]:
+    workers = min(8, os.cpu_count() or 1, len(calls))
     context = get_context("spawn")  # CUDA doesn't work in forks.
-    with ProcessPoolExecutor(processes, context, start_process, (folder,)) as pool:
+    with ProcessPoolExecutor(workers, context, start_process, (folder,)) as pool:
         compiled = list(pool.map(compile_call, calls))
     packages = load_packages(folder) if torch.cuda.is_available() else []
     for call, row in zip(calls.values(), compiled, strict=True):
         if not row:
-            row = time_call(call, packages, turns)
+            row = time_call(call, packages)
             gc.collect()
         yield {"call": call.title, **row}
 
@@ -297,9 +299,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     only = "only calls whose title contains each of these words"
     parser.add_argument("--only", default="", metavar="WORDS", help=only)
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write all results to FILE")
-    parser.add_argument("--turns", type=int, default=7, help="rounds of before, after and the copy")
-    most = min(8, os.cpu_count() or 1)
-    parser.add_argument("--processes", type=int, default=most, help="processes that compile")
     options = parser.parse_args(arguments)
     words = options.only.split()
     calls = {n: x for n, x in enumerate(all_calls()) if all(word in x.title for word in words)}
@@ -309,7 +308,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(origin(**where))
     with tempfile.TemporaryDirectory(prefix="compare-") as folder:
         copy_packages((options.before, options.after), Path(folder))
-        for row in rows_of(calls, Path(folder), options.turns, options.processes):
+        for row in rows_of(calls, Path(folder)):
             rows.append(row)
             if "before" in row:
                 print(f"{row['call']}: {in_a_line(row)}", flush=True)

@@ -50,6 +50,11 @@ def anchor(heading: str) -> str:
     return heading.strip().replace(" ", "-")
 
 
+def page_anchor(heading: str) -> str:
+    """The anchor of a page's heading on GitHub: in lower case, without punctuation."""
+    return re.sub(r"[^\w -]", "", heading.strip().lower()).replace(" ", "-")
+
+
 def for_the_site(page: str) -> str:
     """A page's text for Sphinx.
 

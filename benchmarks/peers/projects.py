@@ -55,7 +55,7 @@ class FromSources(Provider):
         """Import its only file. Subclasses compile instead."""
         (file,) = self.source.files
         name = file.removeprefix("src/").removesuffix(".py").replace("/", ".")
-        return import_file(self.source.folder() / file, name, self.stand_ins())
+        return import_file(self.source.folder / file, name, self.stand_ins())
 
     def stand_ins(self) -> dict[str, dict]:
         """Modules of its package that the file imports, with the attributes that it needs."""
@@ -78,7 +78,7 @@ class FromCuda(FromSources):
 
     def load(self) -> CDLL:
         include = [HERE / "stubs" / self.stubs] if self.stubs else []
-        include += [self.source.folder() / folder for folder in self.folders]
+        include += [self.source.folder / folder for folder in self.folders]
         if self.includes_torch:
             include.append(Path(torch.__file__).parent / "include")
         return build(self.launcher, include, self.flags)

@@ -27,17 +27,18 @@ class Source:
     revision: str  # release, commit, or both
     files: Mapping[str, str]  # path in the repository: git's id of the content
 
-    def folder(self, peers: Path | None = None) -> Path:
-        """The folder of its files. `peers` replaces `.peers/`."""
-        return (peers or PEERS) / self.name
+    @property
+    def folder(self) -> Path:
+        """The folder of its files."""
+        return PEERS / self.name
 
-    def missing(self, peers: Path | None = None) -> list[str]:
+    def missing(self) -> list[str]:
         """Files that don't exist, or have another content than the measured one."""
-        places = {path: self.folder(peers) / path for path in self.files}
+        places = {path: self.folder / path for path in self.files}
         there = {p: blob_id(place.read_bytes()) for p, place in places.items() if place.is_file()}
         return [path for path, wanted in self.files.items() if there.get(path) != wanted]
 
-    def unpack(self, origin: Path, peers: Path | None = None) -> None:
+    def unpack(self, origin: Path) -> None:
         """Copy the files from a git clone.
 
         Raises:
@@ -50,7 +51,7 @@ class Source:
                 f"measured; accepted: {self.repository}, {self.revision}"
             )
         for path, content in contents.items():
-            target = self.folder(peers) / path
+            target = self.folder / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(content)
 

@@ -77,7 +77,7 @@ def norm_rope(
             NanoChat do.
         rounding: where values are rounded to the dtype of `t`. 'once', or None: in fp32 (fp64 for
             fp64 `t`); only the result is rounded. The others round where PyTorch's operators round
-            in a model; docs/kernels.md lists the models. 'model': the normalized row is rounded,
+            in a model; docs/rounding.md lists the models. 'model': the normalized row is rounded,
             then its product with the weight, then the rotation as in `apply_rotary_pos_emb`.
             'model_cast_last', and 'model' with a `weight_offset`: before the rotation, only the
             product is rounded. As in PyTorch, an fp32 weight (with 'model') and (cos, sin) of

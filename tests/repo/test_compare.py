@@ -37,7 +37,7 @@ def test_a_changed_call_is_told_and_no_other(tmp_path, capsys):
     shutil.copytree(ROOT / "rope_kernels", tmp_path / "rope_kernels")
     with (tmp_path / "rope_kernels/__init__.py").open("a", encoding="utf-8") as source:
         source.write(IN_FP32)
-    options = ["--only", "8192 thd forward fly d=80", "--json", str(file), "--processes", "1"]
+    options = ["--only", "8192 thd forward fly d=80", "--json", str(file)]
     assert compare.main([str(ROOT), str(tmp_path), *options]) == 1
     rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
     changed = {row["call"].partition(",")[0] for row in rows if row["differs"]}
@@ -49,7 +49,7 @@ def test_a_changed_call_is_told_and_no_other(tmp_path, capsys):
 @pytest.mark.gpu
 def test_both_checkouts_are_timed(tmp_path):
     file = tmp_path / "found.json"
-    options = ["--only", "split d=80", "--turns", "1", "--json", str(file)]
+    options = ["--only", "split d=80", "--json", str(file)]
     assert compare.main([str(ROOT), str(ROOT), *options]) == 0
     rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
     assert len(rows) == 2

@@ -36,7 +36,7 @@ BLOCKS = {name: code for page in PAGES for name, code in blocks_of(page).items()
 ON_RANKS = [name for name, code in BLOCKS.items() if "torch.distributed" in code]
 IN_ONE_PROCESS = [name for name in BLOCKS if name not in ON_RANKS]
 
-LOGGING = {"kernels_3": "kernels"}  # block -> its page
+LOGGING = {"package_2": "package"}  # block -> its page
 
 
 @pytest.fixture(autouse=True)
@@ -104,9 +104,9 @@ CLAIMS = {
     "readme_0": both_calls_rotate_and_the_last_in_place,
     "hugging_face_0": all_is_patched,
     "frameworks_0": keys_and_values_are_in_their_slots,
-    "kernels_0": the_table_at_these_positions_gives_the_same,
-    "kernels_1": pairs_turn_by_the_positions_on_their_axes,
-    "kernels_2": rows_have_norm_1,
+    "positions_0": the_table_at_these_positions_gives_the_same,
+    "positions_1": pairs_turn_by_the_positions_on_their_axes,
+    "package_1": rows_have_norm_1,
 }
 
 

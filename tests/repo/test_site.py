@@ -5,6 +5,7 @@ The checks read the files and need nothing; those that build with Sphinx are ski
 installs it, and a missing Sphinx or npm is a failure.
 """
 
+import functools
 import importlib.util
 import os
 import re
@@ -16,7 +17,8 @@ import nbformat
 import pytest
 
 import make_site
-import rope_kernels
+import rope_kernels.norms
+import rope_kernels.serving
 from processes import ROOT
 from rope_lab import run_notebooks
 
@@ -43,16 +45,53 @@ def read(path):
 # What the forge shows
 
 
-def test_links_of_pages_lead_somewhere_on_the_forge():
-    folders = ("*.md", "docs/*.md", "benchmarks/**/*.md")
-    dead = [
-        f"{page.relative_to(ROOT)}: {link}"
-        for folder in folders
-        for page in ROOT.glob(folder)
-        for link in re.findall(r"\]\((?!https?:|#)([^)\s#]+)", without_blocks(page))
-        if not (page.parent / link).exists()
-    ]
+LINK = re.compile(r"\[([^][]+)\]\((?!https?:)([^)\s#]*)#?([^)\s]*)\)")  # text, path, anchor
+PAGES = [page for of in ("*.md", "docs/*.md", "benchmarks/**/*.md") for page in ROOT.glob(of)]
+
+
+@functools.cache
+def headings(path):
+    """The anchor of each heading of a page or a notebook on the forge, and the heading."""
+    if path.suffix == ".ipynb":
+        cells = nbformat.read(path, as_version=4).cells
+        text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    else:
+        text = without_blocks(path)
+    of_heading = make_site.anchor if path.suffix == ".ipynb" else make_site.page_anchor
+    return {of_heading(title): title for title in re.findall(r"(?m)^#+ (.+)$", text)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_of_a_page_lead_to_a_file_and_a_heading_on_the_forge(page):
+    dead = []
+    for _, path, anchor in LINK.findall(without_blocks(page)):
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and anchor not in headings(target)):
+            dead.append(f"{path}#{anchor}")
     assert dead == []
+
+
+@pytest.mark.parametrize(
+    ("task", "words"),
+    (
+        ("YaRN", "YaRN"),
+        ("M-RoPE, 2D patches", "2D patches"),
+        ("load a checkpoint", "Load a checkpoint"),
+        ("decode with a KV cache", "Decode with a KV cache"),
+        ("packed sequences", "Packed sequences"),
+        ("Qwen3 norm", "Norm and rotation in one launch, as for Qwen3"),
+        ("`torch.compile`", "torch.compile"),
+        ("context parallel", "Context parallel"),
+        ("FlashAttention's call", "calls of FlashAttention"),
+        ("softmax of my own", "softmax of your own"),
+    ),
+)
+def test_one_click_leads_from_readme_to_a_heading_about_a_task(task, words):
+    """The site's first page contains README."""
+    links = {text: (path, anchor) for text, path, anchor in LINK.findall(read("README.md"))}
+    path, anchor = links[task]
+    of_page = headings(ROOT / path)
+    assert words in (of_page[anchor] if anchor else next(iter(of_page.values())))
 
 
 def without_blocks(page):

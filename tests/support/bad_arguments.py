@@ -533,10 +533,10 @@ VALUE_ERRORS = {
         position_ids=ints(0, 1, 2)[None]
     ),
     "position_ids has shape (3, 3, 4), with several axes (M-RoPE); accepted: a table as freqs "
-    "instead, made by RotaryPositionEmbedding.cos_sin(position_ids): docs/kernels.md, "
+    "instead, made by RotaryPositionEmbedding.cos_sin(position_ids): docs/positions.md, "
     "M-RoPE": dense(position_ids=ints(0, 1, 2, 3).expand(3, 3, 4)),
     "position_ids has shape (3, 12), with several axes (M-RoPE); accepted: a table as freqs "
-    "instead, made by RotaryPositionEmbedding.cos_sin(position_ids): docs/kernels.md, "
+    "instead, made by RotaryPositionEmbedding.cos_sin(position_ids): docs/positions.md, "
     "M-RoPE": packed(
         position_ids=ints(*range(12)).expand(3, 12)  # as in vLLM
     ),

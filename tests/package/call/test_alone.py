@@ -76,7 +76,7 @@ def test_a_sequence_alone_and_in_a_batch(
     sizes, for_all, sequences = sequences_of(tensor_format, device)
     tensors, grads = ([randn(*sizes, h, d) for h in heads] for _ in range(2))
     in_batch = results(tensors, grads, **for_all)
-    # On an H200 the bits of these norms depend on the batch. docs/kernels.md says so.
+    # On an H200 the bits of these norms depend on the batch. docs/rounding.md says so.
     depends_on_the_batch = (
         device == "cuda"
         and function in (FUNCTIONS["norm_rope"], FUNCTIONS["qk_norm_rope"])

@@ -1,4 +1,4 @@
-"""docs/kernels.md says in one table what each function can't do: each cell is true.
+"""docs/package.md says in one table what each function can't do: each cell is true.
 
 What an entry of `ops.py` says of its function is read there, for `test_ops*.py` hold it to that.
 """
@@ -14,7 +14,7 @@ from counted import paths_taken
 from ops import AXES, BF16, FP16, FP32, FP64, OPS
 from processes import ROOT, run_python
 
-PAGE = ROOT / "docs/kernels.md"
+PAGE = ROOT / "docs/package.md"
 WORDS = {"kernel": "kernel", "operator": "operator", "pytorch": "PyTorch"}
 
 

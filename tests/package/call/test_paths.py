@@ -217,7 +217,7 @@ def test_the_page_says_of_every_reason_what_to_do():
     An operator computes the calls of the first row, plain PyTorch all others.
     """
     table = (
-        (ROOT / "docs/kernels.md")
+        (ROOT / "docs/package.md")
         .read_text("utf-8")
         .split("| reason | what to do |\n|---|---|\n")[1]
     )

@@ -1,6 +1,6 @@
 """`cos_sin`: tables of one column per pair, at any positions, whole or not.
 
-docs/kernels.md makes a table of several axes of them, and `test_readme.py` runs it.
+docs/positions.md makes a table of several axes of them, and `test_readme.py` runs it.
 """
 
 import numpy as np

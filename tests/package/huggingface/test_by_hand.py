@@ -24,14 +24,12 @@ from hf_models import (
 )
 from pairwise import slow_but
 from rope_kernels.huggingface import patch
-from rope_kernels.serving import rope_to_cache
 from rope_lab.n12.models import normed_forward
 from test_readme import ROOT, blocks_of
 
 transformers = pytest.importorskip("transformers")
 
-PROJECTIONS, DECODING = "docs/projections.md", "docs/decoding.md"
-HUGGING_FACE = "docs/hugging_face.md"
+PROJECTIONS, HUGGING_FACE = "docs/projections.md", "docs/hugging_face.md"
 ROTATED = 1.0, 0.75  # of each head, as the table's first rows have them
 
 
@@ -163,34 +161,3 @@ def test_the_lab_has_the_pages_forward_of_qwen3():
     """Notebook 12 and the benchmark of models measure it."""
     page = (ROOT / HUGGING_FACE).read_text(encoding="utf-8")
     assert inspect.getsource(normed_forward) in page
-
-
-def model_into_cache(page, device):
-    """The attention of the page's model, from the page's projections: it takes a cache."""
-    projected = {f"{name}_proj": page[name].transpose(1, 2).flatten(2) for name in "qkv"}
-    positions = torch.tensor([[7]], device=device)  # of both sequences
-    attention, given = attention_of(page["config"], positions, device, **projected)
-    return partial(until_attention, attention.forward, *given)
-
-
-def empty_cache(page):
-    """Of 7 tokens, which are zeros."""
-    cache = transformers.StaticCache(page["config"], max_cache_len=page["length"])
-    cache.layers[0].lazy_initialization(page["k"], page["v"])
-    cache.layers[0].cumulative_length.fill_(7)
-    return cache
-
-
-def test_launches_into_a_static_cache(device, request, tmp_path):
-    page = ran(DECODING, tmp_path)  # what it asserts needs kernels that run
-    count = request.getfixturevalue("launches_counted")
-    call = partial(model_into_cache(page, device), empty_cache(page))
-    of_model, patched, by_hand = (count for (count,) in printed(DECODING))
-    assert count(call) == of_model
-    with patch("llama", strict=True):
-        assert count(call) == patched
-    call = partial(rope_to_cache, *page["given"], position_ids=page["position"])
-    assert count(call) == by_hand == 1
-    (slots,) = re.findall("\nslots = (.*)\n", page["code"])
-    assert count(partial(eval, slots, page)) == 3
-    assert "slots takes three more" in (ROOT / DECODING).read_text(encoding="utf-8")

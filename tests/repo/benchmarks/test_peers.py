@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from benchmarks.peers import sources
 from benchmarks.peers.code import import_file
 from benchmarks.peers.sources import Source, blob_id
 
@@ -13,9 +14,10 @@ TEXT = b"x = 1\n"
 MADE_UP = Source("Made up", "https://example.org/made-up", "release 1.2", {"b.py": blob_id(TEXT)})
 
 
-def test_the_content_that_was_measured_is_unpacked_and_no_other(tmp_path):
+def test_the_content_that_was_measured_is_unpacked_and_no_other(tmp_path, monkeypatch):
     """From a clone whose newest commit no longer has the content."""
     origin, peers = tmp_path / "origin", tmp_path / "peers"
+    monkeypatch.setattr(sources, "PEERS", peers)
     git = ["git", "-C", str(origin), "-c", "user.name=n", "-c", "user.email=e"]
     subprocess.run(["git", "init", "-q", str(origin)], check=True)
     for content in (TEXT, b"x = 2\n"):
@@ -24,13 +26,13 @@ def test_the_content_that_was_measured_is_unpacked_and_no_other(tmp_path):
         subprocess.run([*git, "commit", "-qm", "change"], check=True)
     wanted = replace(MADE_UP, files={**MADE_UP.files, "c.py": blob_id(b"never there")})
     with pytest.raises(ValueError, match=r"^origin .* has no c.py .*example.org.*release 1.2"):
-        wanted.unpack(origin, peers)
-    assert not peers.exists() and MADE_UP.missing(peers) == ["b.py"]
-    MADE_UP.unpack(origin, peers)
+        wanted.unpack(origin)
+    assert not peers.exists() and MADE_UP.missing() == ["b.py"]
+    MADE_UP.unpack(origin)
     written = peers / "Made up/b.py"
-    assert written.read_bytes() == TEXT and MADE_UP.missing(peers) == []
+    assert written.read_bytes() == TEXT and MADE_UP.missing() == []
     written.write_bytes(b"edited\n")
-    assert MADE_UP.missing(peers) == ["b.py"]
+    assert MADE_UP.missing() == ["b.py"]
 
 
 def test_a_file_is_imported_with_stand_ins(tmp_path):
