@@ -216,6 +216,7 @@ def changed_opcodes(before: Sequence, after: Sequence) -> list[str]:
 
 def time_call(call: Call, packages: Sequence[ModuleType]) -> dict:
     """Per cent of a copy, before and after."""
+    gc.collect()
     runs = {n: call.run(p, "cuda").call for n, p in zip(NAMES, packages, strict=True)}
     copy = Copy().run(Inputs(call.case)).call
     found = measure(runs | {"copy": copy}, rounds=ROUNDS)
@@ -282,13 +283,11 @@ def rows_of(calls: dict[int, Call], folder: Path) -> Iterator[dict]:
     workers = min(8, os.cpu_count() or 1, len(calls))
     context = get_context("spawn")  # CUDA doesn't work in forks.
     with ProcessPoolExecutor(workers, context, start_process, (folder,)) as pool:
-        compiled = list(pool.map(compile_call, calls))
-    packages = load_packages(folder) if torch.cuda.is_available() else []
-    for call, row in zip(calls.values(), compiled, strict=True):
-        if not row:
-            row = time_call(call, packages)
-            gc.collect()
-        yield {"call": call.title, **row}
+        compiled = pool.map(compile_call, calls)
+        if torch.cuda.is_available():  # Nothing else may run while calls are timed.
+            compiled, both = list(compiled), load_packages(folder)
+        for call, row in zip(calls.values(), compiled, strict=True):
+            yield {"call": call.title} | (row or time_call(call, both))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
