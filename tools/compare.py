@@ -10,10 +10,10 @@ call's own bytes set (`benchmarks/case.py`). Both and the copy alternate, and th
 flushed before each sample (`rope_lab/timing.py`). `scatter` is the spread of the medians of rounds,
 in the same points: smaller differences mean nothing.
 
-Without a GPU, calls are planned as on an H200 and compiled by Triton and its ptxas, which takes 5
-minutes on two idle cores. Of each launch, the grid, the warps and the SASS are compared: opcodes in
-order, loads and stores by width, registers, shared memory, spills. Names and arguments of kernels
-are ignored. The exit status is 1 if a launch differs, or a call fails.
+Without a GPU, calls are planned as on an H200 and compiled by Triton and its ptxas, which takes
+some minutes. Of each launch, the grid, the warps and the SASS are compared: opcodes in order, loads
+and stores by width, registers, shared memory, spills. Names and arguments of kernels are ignored.
+The exit status is 1 if a launch differs, or a call fails.
 """
 
 import argparse
