@@ -1,36 +1,38 @@
 """Measure the kernels and their alternatives, and write records and pages.
 
-`machine` measures the figures that `lab.inspect` needs of a GPU. Two other commands: `report`
-writes the pages and tables of all records, `sources` downloads other projects' kernels.
+`machine` measures the figures that `lab.inspect` needs of a GPU, and `models` steps of transformers
+models. Two other commands: `report` writes the pages and tables of all records, `sources` downloads
+other projects' kernels.
 """
 
 import argparse
+import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.gpu import GPU, gpu_here
-from benchmarks.peers import sources
-from benchmarks.providers import SOURCES
-from benchmarks.record import record, record_of_machine
-from benchmarks.tables import BENCHMARKS, Benchmark, write
+from benchmarks import run, tables
+from benchmarks.case import BENCHMARKS, Case
+from benchmarks.providers import Provider
+from benchmarks.record import RESULTS
 
-MACHINE = "machine"
+OTHERS = ("models", "machine")
 
 
 def main(
     arguments: Sequence[str] | None = None,
-    gpu: GPU | None = None,
-    benchmarks: Sequence[Benchmark] = BENCHMARKS,
+    gpu: run.GPU | None = None,
+    benchmarks: Mapping[str, Sequence[Case]] = BENCHMARKS,
+    providers: Iterable[Provider] = (),
 ) -> int:
-    """The command. Tests pass a fake GPU, and benchmarks with tiny shapes."""
+    """The command. Tests pass a fake GPU, tiny shapes, and the providers to measure."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    if arguments[:1] == ["sources"]:
-        return sources.main(arguments[1:], SOURCES)
+    if arguments == ["sources"]:
+        return importlib.import_module("benchmarks.peers.projects").download_sources()
     if arguments == ["report"]:
-        write()
+        tables.write()
         return 0
-    names = [*(benchmark.name for benchmark in benchmarks), MACHINE]
+    names = [*benchmarks, *OTHERS]
     parser = argparse.ArgumentParser("python -m benchmarks", description=__doc__)
     parser.add_argument(
         "what", nargs="*", metavar="WHAT", help=f"{', '.join(names)} (default: {names[0]})"
@@ -42,13 +44,22 @@ def main(
     wanted = options.what or names[:1]
     if unknown := [name for name in wanted if name not in names]:  # nargs="*" spoils `choices`
         parser.error(f"WHAT is {unknown[0]!r}; accepted: {', '.join(names)}")
-    gpu = gpu or gpu_here()
+    gpu = gpu or run.gpu_here()
     if gpu is None:
         return 1
-    if MACHINE in wanted:
-        record_of_machine(gpu)
-    chosen = [benchmark for benchmark in benchmarks if benchmark.name in wanted]
-    return max([record(benchmark, gpu, options.out) for benchmark in chosen], default=0)
+    folder, providers = options.out or RESULTS, providers or run.all_providers()
+    if "machine" in wanted:
+        run.record_of_machine(gpu)
+    statuses = [
+        run.record(name, cases, gpu, folder, providers)
+        for name, cases in benchmarks.items()
+        if name in wanted
+    ]
+    if "models" in wanted:
+        run.record_of_models(gpu, folder)
+    if options.out is None:
+        tables.write()
+    return max(statuses, default=0)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ import transformers
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from benchmarks.gpu import GPU
 from rope_kernels.huggingface import patch
 from rope_lab.compiler.plans import kernel_names
 from rope_lab.n12.models import with_norms
@@ -48,10 +47,10 @@ MODELS = {  # name on the page -> transformers' classes, options
 }
 
 
-def steps(gpu: GPU) -> Iterator[dict]:
+def steps(turns: int) -> Iterator[dict]:
     """A row of the page's table for each model."""
     for name, autocast in (*((name, False) for name in MODELS), ("Llama", True), ("Qwen3", True)):
-        yield row_of(name, autocast, 4 * gpu.rounds)
+        yield row_of(name, autocast, turns)
 
 
 def row_of(name: str, autocast: bool, turns: int) -> dict:

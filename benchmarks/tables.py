@@ -1,213 +1,20 @@
-"""The benchmarks, and the tables that are generated from their records.
+"""The pages and tables that are made from records: `python -m benchmarks report`."""
 
-A benchmark has cases, providers that are measured on them, and pages that show its results.
-
-For a `Case`, backward is `rope_bw`; with q and k, it is the backward of `rope_qk` by autograd,
-because there is no `rope_bw` for two tensors.
-"""
-
-import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from pathlib import Path
 from statistics import median
 
-from benchmarks.case import (
-    ANGLES,
-    BF16,
-    BF16_OF_PAIRS,
-    BOTH_WAYS,
-    COS_AND_SIN,
-    CUTS,
-    DECODED,
-    FP32,
-    FP32_OF_PAIRS,
-    LIMITS,
-    NO_TABLE,
-    ON_THE_FLY,
-    OURS,
-    ROTATION,
-    Case,
-    Group,
-    Row,
-    TableKind,
-)
-from benchmarks.gpu import GPU
-from benchmarks.provider import Provider
-from benchmarks.providers import PROVIDERS, ROW_PROVIDERS
+from benchmarks.case import COS_AND_SIN, LIMITS, ON_THE_FLY, OURS, ROTATION
+from benchmarks.record import RESULTS, load
 from rope_lab.records import origin, recorded
 
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "benchmarks" / "results"
 NOTHING = "–"
 OF_THE_NOTEBOOKS = "09/rungs"  # The GPU of this record comes first.
 
 Cells = dict[tuple[str, ...], dict[str, str]]  # first cells of a line -> column -> text
-
-# what is measured
-
-HEADLINE = (2048, 16, 8, 256)  # a submission's comparison with TransformerEngine
-# The submission's wall-time test (notebook 00).
-TINY = ((64, 1, 16, 64), (128, 1, 16, 128), (32, 1, 8, 256))
-LLAMA = (4096, 2, 32, 128)
-LARGE = (8192, 1, 64, 128)
-SMALL = (2048, 8, 32, 64)
-LONG = (131072, 1, 8, 128)
-
-
-def _q_and_k(tensor_format: str, **options) -> Case:
-    return Case(*LLAMA, k_heads=8, tensor_format=tensor_format, **options)
-
-
-def _packed(sequences: int, **options) -> Case:
-    return Case(65536, 1, 32, 128, tensor_format="thd", sequences=sequences, **options)
-
-
-# Calls compared with other projects, our calls alone, and host times.
-CALLS = (
-    Group(
-        (
-            Case(*HEADLINE),
-            Case(*HEADLINE, dtype="float32"),
-            Case(*LLAMA),
-            Case(*LONG, freqs="module"),
-            _q_and_k("bhsd"),
-            _q_and_k("bhsd", stored="bshd"),  # transposed views, as from projections
-            Case(*LLAMA, rotary_dim=64),
-            _packed(50, k_heads=8),
-        ),
-    ),
-    Group(
-        (
-            Case(*HEADLINE, dtype="float16"),
-            Case(*LLAMA, tensor_format="bshd"),
-            Case(*LLAMA, tensor_format="bhsd"),
-            *(Case(*LARGE, tensor_format=dense) for dense in ("sbhd", "bshd", "bhsd")),
-            *(Case(*SMALL, tensor_format=dense) for dense in ("sbhd", "bshd", "bhsd")),
-            Case(1048576, 1, 2, 128, dtype="float32", freqs="module"),
-            _q_and_k("bshd"),
-            _q_and_k("bshd", inplace=True),
-            _q_and_k("bhsd", inplace=True),
-            Case(*LLAMA, rotary_dim=64, inplace=True),  # The copy is one of whole heads.
-            *map(_packed, (1, 50, 500, 2401, 8192)),
-            Case(*LLAMA, stored="bshd"),
-            Case(*LLAMA, interleaved=True),
-            Case(*LLAMA, tensor_format="bshd", positions="ids"),
-            Case(*LLAMA, tensor_format="bshd", positions="starts"),
-        ),
-        alone=True,
-    ),
-    Group(
-        (
-            *(Case(*sizes, clock="host") for sizes in TINY),
-            *(Case(*sizes, k_heads=4, clock="host") for sizes in TINY),
-        ),
-        ("forward", "forward, grad", "both"),
-    ),
-)
-
-# Other projects' kernels, built from their sources.
-PEERS = (
-    Group(
-        (
-            Case(*LLAMA),
-            Case(*HEADLINE),
-            Case(*HEADLINE, dtype="float32"),
-            Case(*LARGE),
-            Case(*LONG),
-            _packed(50),
-        ),
-    ),
-)
-
-
-# rows that have a limit of their own
-TABLES = NO_TABLE, FP32, BF16, BF16_OF_PAIRS
-ENTRIES = 1, 2  # batch entries: each compiles another kernel
-
-
-def _dense(function: str, tensor_format: str, table: TableKind, **options) -> list[Row]:
-    """A row for one batch entry of 4096 tokens, and one for two."""
-    return [Row(function, table, tensor_format, s=4096, b=b, **options) for b in ENTRIES]
-
-
-def _rotations() -> list[Row]:
-    rows = []
-    for table in (*TABLES, ANGLES, FP32_OF_PAIRS):
-        rows += _dense("rope_qk", "bshd", table)
-    for table in (NO_TABLE, FP32):
-        rows += _dense("rope_qk", "bshd", table, backward=True)
-        rows += _dense("rope_qk", "bhsd", table)
-    rows += _dense("rope_qk", "sbhd", NO_TABLE)
-    for table in (NO_TABLE, FP32, BF16_OF_PAIRS):
-        rows += _dense("rope_qk", "bshd", table, position_ids=True)
-    rows += [Row("rope_qk", table) for table in TABLES]  # packed
-    rows.append(Row("rope_qk", NO_TABLE, backward=True))
-    for table in (ANGLES, FP32):
-        rows += _dense("rope_qk", "bshd", table, h=9, k_heads=0)
-    return rows
-
-
-def _norms() -> list[Row]:
-    rows = []
-    for backward in (False, True):
-        for table in TABLES:
-            for tensor_format in ("bshd", "bhsd"):
-                rows += _dense("qk_norm_rope", tensor_format, table, backward=backward)
-            rows.append(Row("qk_norm_rope", table, backward=backward))  # packed
-    for table in (FP32, BF16):  # models use bf16 tables
-        rows += _dense("qk_norm_rope", "bshd", table, rounding="model")
-    for table in (NO_TABLE, FP32):
-        rows += _dense("qk_norm_rope", "bshd", table, norm_after=True, backward=True)
-    return rows
-
-
-def _caches() -> list[Row]:
-    return [
-        Row("rope_to_cache", table, s=tokens, position_ids=True, inplace=inplace)
-        for tokens, inplace in ((CUTS[-1], False), (DECODED, False), (DECODED, True))
-        for table in TABLES
-    ]
-
-
-# Compared with torch.compile: on the fly, and with a table like that of the compiled functions.
-NORM = [
-    Row("qk_norm_rope", table, tensor_format, stored, backward=backward)
-    for backward in (False, True)
-    for table in (NO_TABLE, FP32_OF_PAIRS)
-    # The third has transposed views, as from projections.
-    for tensor_format, stored in (("sbhd", ""), ("bhsd", ""), ("bhsd", "bshd"), ("thd", ""))
-]
-CACHE_ROWS, NORM_ROWS, ROTATION_ROWS = _caches(), _norms(), _rotations()
-ROWS = (*CACHE_ROWS, *NORM_ROWS, *ROTATION_ROWS)
-
-
-# files and Markdown
-
-
-def load(path: Path) -> dict:
-    """Read a record."""
-    return json.loads(Path(path).read_text(encoding="utf-8"))
-
-
-def save(path: Path, results: dict) -> None:
-    """Write a record, with a line for each row. The file is replaced at once."""
-    fields = [f"  {json.dumps(key)}: {_by_line(value)}" for key, value in results.items()]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(".part")
-    unfinished.write_text("{\n" + ",\n".join(fields) + "\n}\n", encoding="utf-8")
-    unfinished.replace(path)
-
-
-def _by_line(value: object) -> str:
-    if isinstance(value, list) and value and isinstance(value[0], dict):
-        return "[\n    " + ",\n    ".join(map(json.dumps, value)) + "\n  ]"
-    if isinstance(value, dict) and value:
-        fields = (f"{json.dumps(key)}: {json.dumps(entry)}" for key, entry in value.items())
-        return "{\n    " + ",\n    ".join(fields) + "\n  }"
-    return json.dumps(value)
 
 
 def fill(page: str, mark: str, text: str) -> str:
@@ -274,21 +81,15 @@ def pages(records: Sequence[dict]) -> dict[Path, str]:
     Such a table is of the first GPU. Other GPUs have pages of their own, or their tables follow,
     folded.
     """
-    found = {RESULTS / f"{x['file']}.md": page(x) for x in records if has_page(x)}
-    for benchmark in BENCHMARKS:
-        of_it = [x for x in records if x["benchmark"] == benchmark.name]
-        if benchmark.shown_on and of_it:
-            name, mark, made_of = benchmark.shown_on
+    found = {RESULTS / f"{x['file']}.md": page(x) for x in records if x["benchmark"] in PAGES}
+    for benchmark, (name, mark, made_of) in SHOWN_ON.items():
+        if of_it := [x for x in records if x["benchmark"] == benchmark]:
             first, *others = of_it
-            followed_by = [] if benchmark.title else [folded(x, made_of(x)) for x in others]
+            followed_by = [] if benchmark in PAGES else [folded(x, made_of(x)) for x in others]
             texts = [made_of(first), *followed_by]
             shown = (ROOT / name).read_text(encoding="utf-8")
             found[ROOT / name] = fill(shown, mark, "\n\n".join(texts) + "\n")
     return found
-
-
-def has_page(results: dict) -> bool:
-    return bool(benchmark_named(results["benchmark"]).title)
 
 
 def folded(results: dict, text: str) -> str:
@@ -299,14 +100,15 @@ def folded(results: dict, text: str) -> str:
 
 def page(results: dict) -> str:
     """A record's page: tables, how it was measured, the providers, and what was left out."""
-    benchmark = benchmark_named(results["benchmark"])
+    title, per_cent = PAGES[results["benchmark"]]
+    tables = _with_own_limits if results["benchmark"].endswith("-limits") else _by_direction
     most = max(results["rows"], key=itemgetter("spread"))
     place = ", ".join(most[name] for name in ("provider", "shape", "direction"))
     spread = f"The medians of rounds differ by up to {most['spread']:.1%} ({place})."
     parts = [
-        f"# {benchmark.title}",
-        f"{results['gpu']}. {benchmark.per_cent}",
-        *(_with_own_limits if benchmark.has_own_limits else _by_direction)(results),
+        f"# {title}",
+        f"{results['gpu']}. {per_cent}",
+        *tables(results),
         f"{results['what']}. {_source(results)} {spread}",
         _who(results),
         _left_out(results),
@@ -492,105 +294,36 @@ def models(results: dict) -> str:
     return f"{markdown(head, lines)}\n\n{source}"
 
 
-# the benchmarks
+# the pages of the records
 
-
-@dataclass(frozen=True)
-class Benchmark:
-    """A benchmark: cases and providers, or a function that measures rows."""
-
-    name: str
-    groups: tuple[Group, ...] = ()
-    providers: tuple[Provider, ...] = ()
-    rows: Callable[[GPU], Iterator[dict]] = lambda gpu: iter(())
-    file: str = "{gpu}-{name}"
-    title: str = ""  # of its page; '': it has none
-    per_cent: str = ""  # the page's explanation of per cent
-    # another page, the mark of a table in it, and the function that returns the table
-    shown_on: tuple[str, str, Callable[[dict], str]] | None = None
-
-    @property
-    def has_own_limits(self) -> bool:
-        """Whether its page compares ours and the fastest other with each row's own limit."""
-        return self.name.endswith("-limits")
-
-
-def benchmark_named(name: str) -> Benchmark:
-    """The benchmark with this name."""
-    return next(benchmark for benchmark in BENCHMARKS if benchmark.name == name)
-
-
-def _steps_of_models(gpu: GPU) -> Iterator[dict]:
-    from benchmarks import models  # It imports transformers, which takes seconds.
-
-    return models.steps(gpu)
-
-
-def _of_rows(name: str, rows: Sequence[Row], title: str, per_cent: str) -> Benchmark:
-    """A benchmark of rows, with the providers that support any of them."""
-    forward = tuple(row for row in rows if not row.backward)
-    backward = tuple(row for row in rows if row.backward)
-    return Benchmark(
-        name,
-        tuple(Group(x, (d,)) for x, d in zip((forward, backward), BOTH_WAYS, strict=True) if x),
-        tuple(p for p in ROW_PROVIDERS.values() if any(map(p.suits, rows))),
-        title=title,
-        per_cent=per_cent,
-    )
-
-
-def _limits(name: str, rows: Sequence[Row], title: str) -> Benchmark:
-    """A benchmark of rows that are compared with their own limits."""
-    return _of_rows(
-        name,
-        rows,
-        title=f"{title}, compared with each row's limit",
-        per_cent=(
-            "Per cent of copy bandwidth: of a `copy_` of the same q and k, for a cache also v, in "
-            "a norm's backward of one and a half copies. The limit is the per cent that a call can "
-            "reach if each of its bytes moves once ([case.py](../case.py))."
-        ),
-    )
-
-
-BENCHMARKS = (
-    Benchmark(
-        "calls",
-        CALLS,
-        tuple(PROVIDERS.values()),
-        title="All calls",
-        per_cent=(
-            "Per cent of copy bandwidth, and the time. Host time is what the CPU needs to queue a "
-            "call, compared with that of `x * 2`. Where the peers' record has other times of their "
-            "functions, use that record ([why](../README.md#the-record))."
-        ),
-        shown_on=("benchmarks/README.md", "host times", host_times),
-    ),
-    Benchmark(
-        "peers",
-        PEERS,
-        tuple(PROVIDERS.values()),
-        file="{name}-{gpu}",
-        title="Other projects' kernels",
-        per_cent="Per cent of copy bandwidth, and the time.",
-        shown_on=("README.md", "peers", in_brief),
-    ),
-    _of_rows(
-        "norm",
-        NORM,
-        title="RMSNorm and RoPE of q and k",
-        per_cent=(
-            "Per cent of the bandwidth of a copy of q and k (backward: of one and a half copies), "
-            "and the time. The backward includes the gradients of both weights. Where notebook 11 "
-            "has other times of `torch.compile`, use those ([why](../README.md#the-record))."
-        ),
-    ),
-    _limits("cache-limits", CACHE_ROWS, "Writing to a KV cache"),
-    _limits("norm-limits", NORM_ROWS, "RMSNorm and RoPE"),
-    _limits("rotation-limits", ROTATION_ROWS, "RoPE"),
-    Benchmark(
-        "models",
-        rows=_steps_of_models,
-        shown_on=("docs/hugging_face.md", "models", models),
-    ),
+_TIMES = "Per cent of copy bandwidth, and the time."
+_LIMITS = (
+    "Per cent of copy bandwidth: of a `copy_` of the same q and k, for a cache also v, in a norm's "
+    "backward of one and a half copies. The limit is the per cent that a call can reach if each of "
+    "its bytes moves once ([case.py](../case.py))."
 )
+# Benchmark -> the title of its page, and what per cent mean there.
+PAGES = {
+    "calls": (
+        "All calls",
+        f"{_TIMES} Host time is what the CPU needs to queue a call, compared with that of `x * 2`. "
+        "Where the peers' record has other times of their functions, use that record "
+        "([why](../README.md#the-record)).",
+    ),
+    "peers": ("Other projects' kernels", _TIMES),
+    "norm": (
+        "RMSNorm and RoPE of q and k",
+        "Per cent of the bandwidth of a copy of q and k (backward: of one and a half copies), and "
+        "the time. The backward includes the gradients of both weights. Where notebook 11 has "
+        "other times of `torch.compile`, use those ([why](../README.md#the-record)).",
+    ),
+    "cache-limits": ("Writing to a KV cache, compared with each row's limit", _LIMITS),
+    "norm-limits": ("RMSNorm and RoPE, compared with each row's limit", _LIMITS),
+    "rotation-limits": ("RoPE, compared with each row's limit", _LIMITS),
+}
+# Benchmark -> another page, the mark of a table in it, and the function that returns the table.
+SHOWN_ON = {
+    "calls": ("benchmarks/README.md", "host times", host_times),
+    "peers": ("README.md", "peers", in_brief),
+    "models": ("docs/hugging_face.md", "models", models),
+}

@@ -20,10 +20,9 @@ run_as_compiled()
 # processes of their own.
 SLOW = (
     "test_benchmark_run.py",
-    "test_device_times.py",
+    "test_compare.py",
     "test_dry_run.py",
     "test_environment.py",
-    "test_machine_code.py",
     "test_on_ranks.py",
     "test_readers_copies.py",
     "test_site.py",

@@ -11,13 +11,13 @@ URL, such as file:///work/clone.
 """
 
 import argparse
-import json
 import re
 import subprocess
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from readers_copies import ORIGINALS, ROOT, unexecuted
+from readers_copies import ORIGINALS, ROOT, as_text, copy_of
 
 # The repository on GitHub, as 'owner/name'; empty while it is unknown. docs/conf.py reads it, too.
 # When it is known, it also belongs into README, docs/install.md, CITATION.cff (`repository-code`)
@@ -90,11 +90,9 @@ def badges(repository: str, path: str) -> str:
 def hosted_copy(original: Path, source: Source) -> str:
     """A notebook's text: no outputs, badges, absolute links, and the setup cell below the title."""
     path = original.relative_to(ROOT).as_posix()
-    notebook = json.loads(unexecuted(original))
+    links = partial(with_absolute_links, folder=original.parent, source=source)
+    notebook = copy_of(original, links)
     title, *others = notebook["cells"]
-    for cell in notebook["cells"]:
-        if cell["cell_type"] == "markdown":
-            cell["source"] = with_absolute_links(cell["source"], original.parent, source)
     heading, _, rest = title["source"].partition("\n")
     title["source"] = f"{heading}\n\n{badges(source.repository, path)}\n{rest}"
     setup = SETUP.format(
@@ -105,7 +103,7 @@ def hosted_copy(original: Path, source: Source) -> str:
     cell = {"cell_type": "code", "id": SETUP_ID, "metadata": {}, "source": setup}
     cell |= {"execution_count": None, "outputs": []}
     notebook["cells"] = [title, cell, *others]
-    return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+    return as_text(notebook)
 
 
 def with_absolute_links(text: str, folder: Path, source: Source) -> str:

@@ -15,7 +15,8 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,8 +27,11 @@ ANSWER = "answer"  # the tag of a cell whose functions are edited by the reader
 LINK_TO_A_HEADING = re.compile(r"\]\((?P<path>[^)\s#]+\.ipynb)#(?P<heading>[^)\s]+)\)")
 
 
-def unexecuted(original: Path) -> str:
-    """The text of a notebook without outputs, and without what saving adds.
+def copy_of(original: Path, text_of: Callable[[str], str]) -> dict:
+    """A notebook without outputs, without answers, and without what saving adds.
+
+    Args:
+        text_of: makes the text of a cell of Markdown, whose links lead from another place.
 
     Raises:
         ValueError: it is not a notebook in format 4.
@@ -38,16 +42,22 @@ def unexecuted(original: Path) -> str:
             tags = cell["metadata"].get("tags")
             metadata = {"tags": tags} if tags else {}
             kept = {"cell_type": cell["cell_type"], "id": cell["id"], "metadata": metadata}
+            source = "".join(cell["source"])  # It may be a string or a list of lines.
             if cell["cell_type"] == "code":
                 kept |= {"execution_count": None, "outputs": []}
-            # A source may be a string or a list of lines.
-            cells.append(kept | {"source": "".join(cell["source"])})
+            elif cell["cell_type"] == "markdown":
+                source = text_of(source)
+            cells.append(kept | {"source": source})
     except (KeyError, TypeError, json.JSONDecodeError) as error:
         raise ValueError(f"{original} is not a notebook in format 4 ({error!r})") from error
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     metadata = {"kernelspec": kernel, "language_info": {"name": "python"}}
     notebook = {"cells": unanswered(cells), "metadata": metadata}
-    notebook |= {"nbformat": 4, "nbformat_minor": 5}
+    return notebook | {"nbformat": 4, "nbformat_minor": 5}
+
+
+def as_text(notebook: dict) -> str:
+    """The text of a notebook's file."""
     return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -83,14 +93,12 @@ def functions_of(source: str) -> dict[str, str]:
 
 def readers_copy(original: Path) -> str:
     """The text of a reader's copy. Its links lead to cells, and solutions are hidden."""
-    notebook = json.loads(unexecuted(original))
-    for cell in notebook["cells"]:
-        if cell["cell_type"] == "markdown":
-            cell["source"] = with_links_to_cells(cell["source"], original.parent)
-        elif original.parent.name == "solutions":
+    notebook = copy_of(original, partial(with_links_to_cells, folder=original.parent))
+    for cell in notebook["cells"] if original.parent.name == "solutions" else ():
+        if cell["cell_type"] == "code":
             # Otherwise, a link to one solution would also show its neighbors.
             cell["metadata"]["jupyter"] = {"source_hidden": True}
-    return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+    return as_text(notebook)
 
 
 def with_links_to_cells(text: str, folder: Path) -> str:

@@ -4,15 +4,14 @@
 folder `.peers/`, which can be copied to a GPU machine without a network.
 
 A file is accepted only if git's id of its content (the blob) is the one in the project's class in
-`benchmarks/providers`.
+`projects.py`.
 """
 
-import argparse
 import hashlib
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,17 +27,18 @@ class Source:
     revision: str  # release, commit, or both
     files: Mapping[str, str]  # path in the repository: git's id of the content
 
-    def folder(self, peers: Path | None = None) -> Path:
-        """The folder of its files. `peers` replaces `.peers/`."""
-        return (peers or PEERS) / self.name
+    @property
+    def folder(self) -> Path:
+        """The folder of its files."""
+        return PEERS / self.name
 
-    def missing(self, peers: Path | None = None) -> list[str]:
+    def missing(self) -> list[str]:
         """Files that don't exist, or have another content than the measured one."""
-        places = {path: self.folder(peers) / path for path in self.files}
+        places = {path: self.folder / path for path in self.files}
         there = {p: blob_id(place.read_bytes()) for p, place in places.items() if place.is_file()}
         return [path for path, wanted in self.files.items() if there.get(path) != wanted]
 
-    def unpack(self, origin: Path, peers: Path | None = None) -> None:
+    def unpack(self, origin: Path) -> None:
         """Copy the files from a git clone.
 
         Raises:
@@ -51,7 +51,7 @@ class Source:
                 f"measured; accepted: {self.repository}, {self.revision}"
             )
         for path, content in contents.items():
-            target = self.folder(peers) / path
+            target = self.folder / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(content)
 
@@ -75,16 +75,16 @@ def _content(origin: Path, wanted: str) -> bytes | None:
     return shown.stdout if shown.returncode == 0 else None
 
 
-def main(arguments: Sequence[str], sources: Mapping[str, Source]) -> int:
+def download(sources: Iterable[Source]) -> int:
     """The command: clone what is missing, and list what exists."""
-    parser = argparse.ArgumentParser("python -m benchmarks sources", description=__doc__)
-    parser.parse_args(arguments)
-    for source in sources.values():
+    are_here = True
+    for source in sources:
         try:
             if source.missing():
                 source.clone()
         except (ValueError, subprocess.CalledProcessError) as failure:
             print(failure, file=sys.stderr)
         state = "missing" if source.missing() else "unpacked"
+        are_here &= state == "unpacked"
         print(f"{source.name:20} {state:10} {source.repository}, {source.revision}")
-    return 1 if any(source.missing() for source in sources.values()) else 0
+    return 0 if are_here else 1

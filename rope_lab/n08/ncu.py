@@ -1,6 +1,6 @@
 """What Nsight Compute (ncu) said of two launches.
 
-`tools/recording/ncu_reports.py` records it on a GPU; notebook 08 shows it anywhere.
+`tools/recording/ncu_reports.py`, in git at 76342f69, recorded it; notebook 08 shows it anywhere.
 """
 
 from ..records import Observation

@@ -6,7 +6,6 @@ import importlib.util
 import json
 import os
 import platform
-import re
 import shutil
 import subprocess
 import sys
@@ -69,67 +68,128 @@ def test_no_file_names_a_registry():
     assert (found.returncode, found.stdout) == (1, "")
 
 
-# lab.py, with pip, uv and venv that only say that they were called
+def test_jupyterlab_knows_the_settings_and_the_extension_that_it_is_given():
+    schemas, folder = Path(sys.prefix, "share/jupyter/lab/schemas"), ROOT / "tools/jupyterlab"
+    if not schemas.exists():
+        pytest.skip("needs JupyterLab")
+    for plugin, settings in json.loads(read(folder / "overrides.json")).items():
+        extension, name = plugin.split(":")
+        schema = json.loads((schemas / extension / f"{name}.json").read_text(encoding="utf-8"))
+        assert set(settings) <= set(schema["properties"])
+    for package in folder.glob("extensions/*/package.json"):
+        build = json.loads(read(package))["jupyterlab"]["_build"]
+        assert (package.parent / build["load"]).exists()
+
+
+def test_an_old_python_can_read_what_it_is_told():
+    ast.parse(read("lab.py"), feature_version=(3, 6))
+
+
+# lab.py: a dry run, which lists the commands
 
 GET_UV = "-m pip install -c constraints.txt uv"
 UV = "-m uv pip install --python PYTHON -c constraints.txt"
 BY_UV = f"{UV} --compile-bytecode -e .[lab,test]"
 BY_PIP = "-m pip install -c constraints.txt -e .[lab,test]"
 TORCH = f"{UV} --torch-backend=cpu --no-deps torch"
-PACKAGE = "CHECKOUT/.venv/interpreter/triton-3.7.1+interpreter-py3-none-any.whl"
+FOLDER = "CHECKOUT/.venv/interpreter"
+INPUTS = "pyproject.toml", "constraints.txt", "tools/interpreter_wheel.py", "tools/libtriton.py"
 WITH_INTERPRETER = [
-    *(GET_UV, BY_UV, "tools/interpreter_wheel.py 3.7.1 CHECKOUT/.venv/interpreter"),
-    f"-m pip install -c constraints.txt --no-deps {PACKAGE}",
+    *(GET_UV, BY_UV, f"tools/interpreter_wheel.py 3.7.1 {FOLDER}"),
+    f"-m pip install -c constraints.txt --no-deps {FOLDER}/triton-3.7.1+interpreter.whl",
 ]
-WITH_TORCH_FOR_CPU = [GET_UV, f"{TORCH} --dry-run", TORCH, BY_UV]
 
 
-class Lab:
-    """A checkout with its own lab.py. A call like the pattern `fails` fails."""
+class Checkout:
+    """A checkout with its own lab.py, whose commands do nothing."""
 
-    def __init__(self, checkout, monkeypatch):
-        self.checkout, self.calls = checkout, []
-        self.fails, self.cleared = "", 0
-        self.load()
-        monkeypatch.setattr(subprocess, "call", self.call)
+    def __init__(self, folder):
+        self.folder, self.listed, self.cleared, self.fails = folder, [], 0, ""
 
-    def load(self):
-        spec = importlib.util.spec_from_file_location("lab_of_a_checkout", self.checkout / "lab.py")
-        self.module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(self.module)
-        self.module.there_is_a_gpu = lambda: False
+    def environment(self, *options, fails=""):
+        """The commands of `lab.py --environment`; one like the pattern `fails` fails."""
+        spec = importlib.util.spec_from_file_location("lab_of_a_checkout", self.folder / "lab.py")
+        self.lab = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(self.lab)
+        self.lab.there_is_a_gpu = lambda: False
+        self.listed, self.fails, sys.argv = [], fails, ["lab.py", "--environment", *options]
+        assert self.lab.main() == 0
+        return self.listed
 
-    def make(self, site=False, cpu="0", interpreter=False, fails=""):
-        """The calls that this took."""
-        self.calls, self.fails = [], fails
-        self.module.make_environment(site=site, cpu=cpu, interpreter=interpreter)
-        return self.calls
-
-    def call(self, command, cwd=None, stdout=None, stderr=None, timeout=None, env=None):
-        words = " ".join(command[1:]).replace(str(self.module.PYTHON), "PYTHON")
+    def call(self, command, **options):
+        words = " ".join(map(str, command[1:])).replace(str(self.lab.PYTHON), "PYTHON")
         if words.startswith("-m venv"):
-            self.module.PYTHON.parent.mkdir(parents=True, exist_ok=True)
-            self.module.PYTHON.touch()
+            self.lab.PYTHON.parent.mkdir(parents=True, exist_ok=True)
+            self.lab.PYTHON.touch()
             self.cleared += 1
             return 0
-        assert Path(command[0]) == self.module.PYTHON and Path(cwd) == self.checkout
         # Behind a proxy that inspects TLS, uv's own list of certificates is not enough.
-        assert env["UV_SYSTEM_CERTS"] == os.environ.get("UV_SYSTEM_CERTS", "1")
-        self.calls.append(words.replace(str(self.checkout), "CHECKOUT"))
+        assert options["env"]["UV_SYSTEM_CERTS"] == os.environ.get("UV_SYSTEM_CERTS", "1")
+        self.listed.append(words.replace(str(self.folder), "CHECKOUT"))
         if words.startswith("tools/interpreter_wheel.py"):
             Path(command[-1]).mkdir(exist_ok=True)
-            (Path(command[-1]) / Path(PACKAGE).name).touch()
-        stdout.write(f"what {words.split()[1]} says\n".encode())
+            Path(command[-1], "triton-3.7.1+interpreter.whl").touch()
         return 2 if fnmatch.fnmatch(words, self.fails) else 0
 
 
 @pytest.fixture
-def lab(tmp_path, monkeypatch):
-    (tmp_path / "checkout/tools").mkdir(parents=True)
-    files = "pyproject.toml", "constraints.txt", "tools/interpreter_wheel.py", "tools/libtriton.py"
-    for name in ("lab.py", *files):
-        shutil.copy(ROOT / name, tmp_path / "checkout" / name)
-    return Lab(tmp_path / "checkout", monkeypatch)
+def checkout(tmp_path, monkeypatch):
+    made = Checkout(tmp_path / "checkout")
+    (made.folder / "tools").mkdir(parents=True)
+    for name in ("lab.py", *INPUTS):
+        shutil.copy(ROOT / name, made.folder / name)
+    monkeypatch.setattr(subprocess, "call", made.call)
+    monkeypatch.setattr(sys, "argv", [])
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(platform, "machine", lambda: "arm64")
+    monkeypatch.setattr(platform, "mac_ver", lambda: ("14.1", (), "arm64"))
+    monkeypatch.delenv("CPU", raising=False)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("system", "options", "fails", "commands"),
+    [
+        ("linux", "", "", [GET_UV, f"{TORCH} --dry-run", TORCH, BY_UV]),  # there is no GPU
+        ("linux", "", "* torch *", [GET_UV, f"{TORCH} --dry-run", BY_UV]),
+        ("linux", "--cpu=0", "-m uv *", [GET_UV, BY_UV, BY_PIP]),
+        ("linux", "--cpu=0", "* uv", [GET_UV, BY_PIP]),
+        ("linux", "--cpu=1", "", [GET_UV, TORCH, BY_UV]),
+        ("darwin", "", "", WITH_INTERPRETER),
+        ("win32", "", "", WITH_INTERPRETER),
+        ("linux", "--cpu=0", "*", None),
+        ("linux", "--cpu=1", "* torch", None),
+        ("darwin", "", "tools/interpreter_wheel.py *", None),
+        ("darwin", "", "*.whl", None),
+    ],
+)
+def test_where_one_way_to_install_fails_another_is_taken_or_nothing_is_made(
+    checkout, monkeypatch, system, options, fails, commands
+):
+    monkeypatch.setattr(sys, "platform", system)
+    if commands is None:
+        with pytest.raises(SystemExit, match=r"^error: .* could not be installed"):
+            checkout.environment(*options.split(), fails=fails)
+    else:
+        assert checkout.environment(*options.split(), fails=fails) == commands
+    assert (checkout.folder / ".venv/made-from").exists() == (commands is not None)
+
+
+def test_an_environment_is_made_once_and_again_when_something_has_changed(checkout):
+    options, whole = ["--cpu=0", "--interpreter"], WITH_INTERPRETER
+    assert [checkout.environment(*options) for _ in range(2)] == [whole, []]
+    for name in INPUTS:
+        with (checkout.folder / name).open("a", encoding="utf-8") as file:
+            file.write("\n# changed\n")
+        assert [checkout.environment(*options) for _ in range(2)] == [whole, []]
+    with_site = [command.replace("test]", "test,site]") for command in whole]
+    ways = ["--site"], [], ["--site"]
+    assert [checkout.environment(*options, *way) for way in ways] == [with_site, [], []]
+    assert checkout.cleared == 1
+    checkout.folder = checkout.folder.rename(checkout.folder.with_name("elsewhere"))
+    assert checkout.environment(*options) == whole
+    checkout.environment("--cpu=0")  # Triton takes its interpreter's place
+    assert checkout.cleared == 3
 
 
 @pytest.mark.parametrize(
@@ -140,113 +200,21 @@ def lab(tmp_path, monkeypatch):
         (sysconfig, "get_platform", lambda: "win-arm64", "torch has no builds for Windows on ARM"),
         (platform, "machine", lambda: "x86_64", "this Python is made for Intel processors, "),
         (platform, "mac_ver", lambda: ("13.6", (), "arm64"), "this is macOS 13.6, "),
-        (sys, "modules", {**sys.modules, "ensurepip": None}, "this Python cannot create virtual"),
     ],
 )
-def test_what_is_missing_is_said_before_anything_is_made(
-    lab, monkeypatch, module, name, value, sentence
+def test_what_is_in_the_way_is_said_before_anything_is_made(
+    checkout, monkeypatch, module, name, value, sentence
 ):
-    if module is platform:
-        monkeypatch.setattr(sys, "platform", "darwin")
-        monkeypatch.setattr(platform, "machine", lambda: "arm64")
+    monkeypatch.setattr(sys, "platform", "darwin" if module is platform else "linux")
     monkeypatch.setattr(module, name, value)
     with pytest.raises(SystemExit, match=f"^error: {sentence}"):
-        lab.make()
-    assert lab.calls == [] and not (lab.checkout / ".venv").exists()
+        checkout.environment()
+    assert checkout.listed == [] and checkout.cleared == 0
 
 
-def test_an_old_python_can_read_what_it_is_told():
-    ast.parse(read("lab.py"), feature_version=(3, 6))
-
-
-def test_where_venv_is_a_link_what_it_leads_to_is_left_alone(lab):
+def test_where_venv_is_a_link_what_it_leads_to_is_left_alone(checkout):
     """`venv --clear` would empty that folder, which may be another checkout's environment."""
-    target = lab.checkout.with_name("theirs")
-    (lab.checkout / ".venv").symlink_to(target, target_is_directory=True)
-    sentence = rf"^error: \.venv is a link to {re.escape(str(target))}, .* remove the link"
-    with pytest.raises(SystemExit, match=sentence):
-        lab.make()
-    assert lab.calls == [] and (lab.checkout / ".venv").is_symlink() and not target.exists()
-
-
-@pytest.mark.parametrize("interpreter", [False, True], ids=["Triton", "its interpreter"])
-def test_an_environment_is_made_once_and_again_when_something_has_changed(lab, capsys, interpreter):
-    with pytest.raises(SystemExit, match=r"^error: the packages could not be installed"):
-        lab.make(fails="*")  # a half-made one does not count
-    assert lab.calls == [GET_UV, BY_PIP]
-    assert capsys.readouterr().err.splitlines() == ["what pip says"] * 2
-    whole, none = WITH_INTERPRETER if interpreter else [GET_UV, BY_UV], []
-    assert [lab.make(interpreter=interpreter) for _ in range(2)] == [whole, none]
-    tools = ["tools/interpreter_wheel.py", "tools/libtriton.py"] if interpreter else []
-    for name in ("pyproject.toml", "constraints.txt", *tools):
-        with (lab.checkout / name).open("a", encoding="utf-8") as file:
-            file.write("\n# changed\n")
-        assert [lab.make(interpreter=interpreter) for _ in range(2)] == [whole, none]
-    assert lab.cleared == 2  # the first time, and after it had failed
-    lab.checkout = lab.checkout.rename(lab.checkout.with_name("elsewhere"))
-    lab.load()
-    assert lab.make(interpreter=interpreter) == whole
-    lab.make(interpreter=not interpreter)  # the other one would not take its place
-    assert lab.cleared == 4
-    with_site = [GET_UV, BY_UV.replace("test]", "test,site]")]
-    assert [lab.make(site=site)[:2] for site in (True, False, True)] == [with_site, none, none]
-
-
-@pytest.mark.parametrize("system", ["linux", "darwin", "win32"])
-def test_linux_alone_has_tritons_compiler(lab, monkeypatch, system):
-    monkeypatch.setattr(platform, "machine", lambda: "arm64")
-    monkeypatch.setattr(platform, "mac_ver", lambda: ("14.1", (), "arm64"))
-    monkeypatch.setattr(sys, "platform", system)
-    monkeypatch.setattr(sys, "argv", ["lab.py", "--environment"])
-    monkeypatch.delenv("CPU", raising=False)
-    assert lab.module.main() == 0
-    assert lab.calls == (WITH_TORCH_FOR_CPU if system == "linux" else WITH_INTERPRETER)
-
-
-@pytest.mark.parametrize(
-    ("given", "calls"),
-    [
-        ({"fails": "-m uv *"}, [GET_UV, BY_UV, BY_PIP]),
-        ({"fails": "* uv"}, [GET_UV, BY_PIP]),
-        ({"cpu": ""}, WITH_TORCH_FOR_CPU),
-        ({"cpu": "", "fails": "* torch *"}, [GET_UV, f"{TORCH} --dry-run", BY_UV]),
-        ({"cpu": "1"}, [GET_UV, TORCH, BY_UV]),
-    ],
-    ids=["uv fails", "no uv", "no GPU", "no build for CPUs", "insisted on"],
-)
-def test_where_one_way_to_install_fails_another_is_taken(lab, monkeypatch, given, calls):
-    monkeypatch.setattr(sys, "platform", "linux")
-    assert lab.make(**given) == calls
-
-
-def test_jupyterlab_knows_the_settings_and_the_extension_that_it_is_given(lab):
-    schemas = Path(sys.prefix, "share/jupyter/lab/schemas")
-    if not schemas.exists():
-        pytest.skip("needs JupyterLab")
-    folder = ROOT / lab.module.JUPYTERLAB.relative_to(lab.checkout)
-    for plugin, settings in json.loads(read(folder / "overrides.json")).items():
-        extension, name = plugin.split(":")
-        schema = json.loads((schemas / extension / f"{name}.json").read_text(encoding="utf-8"))
-        assert set(settings) <= set(schema["properties"])
-    for package in folder.glob("extensions/*/package.json"):
-        build = json.loads(read(package))["jupyterlab"]["_build"]
-        assert (package.parent / build["load"]).exists()
-
-
-def test_with_a_gpu_torch_comes_with_cuda(lab):
-    lab.module.there_is_a_gpu = lambda: True
-    assert lab.make(cpu="") == [GET_UV, BY_UV]
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"cpu": "1", "fails": "* torch"},
-        {"interpreter": True, "fails": "tools/interpreter_wheel.py *"},
-        {"interpreter": True, "fails": "*.whl"},
-    ],
-)
-def test_an_environment_without_what_was_insisted_on_is_not_a_whole_one(lab, given):
-    with pytest.raises(SystemExit, match=r"^error: .* could not be installed"):
-        lab.make(**given)
-    assert not (lab.checkout / ".venv/made-from").exists()
+    (checkout.folder / ".venv").symlink_to(checkout.folder, target_is_directory=True)
+    with pytest.raises(SystemExit, match=r"^error: \.venv is a link to .* remove the link"):
+        checkout.environment()
+    assert checkout.listed == [] and checkout.cleared == 0

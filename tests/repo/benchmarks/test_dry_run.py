@@ -10,14 +10,12 @@ import pytest
 import torch
 
 import pairwise
-from benchmarks.case import LIMITS, Row
-from benchmarks.provider import FromSources
-from benchmarks.providers import PROVIDERS
-from benchmarks.row_inputs import RowInputs
-from benchmarks.tables import BENCHMARKS
-from benchmarks.workload import Workload
+from benchmarks.case import BENCHMARKS
+from benchmarks.inputs import Inputs
+from benchmarks.peers.projects import FromSources
+from benchmarks.run import all_providers, why_absent
 
-MEASURED = [one for one in BENCHMARKS if one.groups]
+PROVIDERS = {provider.name: provider for provider in all_providers()}
 
 
 class NotUnpacked:
@@ -44,59 +42,39 @@ def nothing_is_compiled(monkeypatch):
     monkeypatch.setattr(FromSources, "code", NotUnpacked())
 
 
-def inputs_of(case):
-    return (RowInputs if isinstance(case, Row) else Workload)(case, "meta")
+def cases_of(provider, benchmark=None):
+    """Of each benchmark and direction the first and the last case; all with --every."""
+    chosen = {}
+    for name, cases in BENCHMARKS.items():
+        if benchmark in (None, name):
+            for case in cases:
+                if not provider.cannot(case):
+                    chosen.setdefault((name, case.direction, case.clock), []).append(case)
+    for able in chosen.values():
+        yield from able if pairwise.EVERY else dict.fromkeys(able[:1] + able[-1:])
 
 
-def calls_of(benchmark, provider):
-    """Of each group and direction the first and the last case that it can do; all with --every."""
-    for group in benchmark.groups:
-        if group.alone and not provider.is_ours_or_a_limit:
-            continue
-        for direction in group.directions:
-            able = [case for case in group.cases if not provider.cannot(case, direction)]
-            chosen = able if pairwise.EVERY else dict.fromkeys(able[:1] + able[-1:])
-            yield from ((case, direction) for case in chosen)
-
-
-@pytest.mark.parametrize(
-    "benchmark_, provider",
-    [
-        pytest.param(one, provider, id=f"{one.name}-{provider.name}")
-        for one in MEASURED
-        for provider in one.providers
-    ],
-)
-def test_a_provider_makes_its_calls(benchmark_, provider, nothing_is_compiled):
-    calls = list(calls_of(benchmark_, provider))
-    assert calls or provider.name in LIMITS, "it takes no part"
-    for case, direction in calls:
-        inputs = inputs_of(case)
-        run = provider.run(inputs, provider.function(inputs), direction)
+@pytest.mark.parametrize("provider", PROVIDERS.values(), ids=PROVIDERS)
+def test_a_provider_makes_its_calls(provider, nothing_is_compiled):
+    cases = list(cases_of(provider))
+    assert cases, "it takes no part"
+    for case in cases:
+        run = provider.run(Inputs(case, "meta"))
         results = run.call()
-        if run.layout is None:
-            continue  # a limit, which computes nothing
-        # Results of another shape or dtype are a ValueError; these have no values to compare.
-        with pytest.raises(RuntimeError, match="meta tensors"):
-            provider.error(inputs, results, run.layout, direction)
+        if run.error is not None:
+            # Results of another shape or dtype are a ValueError; these have no values to compare.
+            with pytest.raises(RuntimeError, match="meta tensors"):
+                run.error(results)
 
 
-@pytest.mark.parametrize("benchmark_", MEASURED, ids=lambda one: one.name)
-def test_a_copy_moves_what_the_case_says(benchmark_):
-    copy = next(provider for provider in benchmark_.providers if provider.name == "copy_")
-    for case, direction in calls_of(benchmark_, copy):
-        inputs = inputs_of(case)
-        results = copy.run(inputs, copy.function(inputs), direction).call()
-        moved = sum(2 * x.numel() * x.element_size() for x in results)  # read and written
-        if isinstance(case, Row):
-            assert moved == case.copied
-        else:
-            width = getattr(torch, case.dtype).itemsize
-            assert moved == 2 * case.elements * width
+def test_a_copy_moves_what_the_case_says():
+    for case in cases_of(PROVIDERS["copy_"]):
+        results = PROVIDERS["copy_"].run(Inputs(case, "meta")).call()
+        assert case.copied == sum(2 * x.nbytes for x in results)  # read and written
 
 
 def test_what_is_not_unpacked_is_missing_and_the_others_are_here(monkeypatch, tmp_path):
     monkeypatch.setattr("benchmarks.peers.sources.PEERS", tmp_path)
-    absent = {name: why for name, provider in PROVIDERS.items() if (why := provider.absent())}
+    absent = {name: why for name, why in why_absent(PROVIDERS.values()).items() if why}
     assert {*absent} == {n for n, p in PROVIDERS.items() if isinstance(p, FromSources)}
-    assert all(why.startswith("not unpacked: ") for why in absent.values())
+    assert all("not unpacked: " in why for why in absent.values())

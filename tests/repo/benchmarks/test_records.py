@@ -5,7 +5,8 @@ from statistics import median
 
 import pytest
 
-from benchmarks.tables import RESULTS, load, pages, records_in, save, write
+from benchmarks.record import RESULTS, load, save
+from benchmarks.tables import pages, records_in, write
 from processes import ROOT
 
 
@@ -69,42 +70,22 @@ def test_readme_says_when_to_use_the_package_with_the_numbers_of_records(said):
     assert said in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def with_a_record_of_another_gpu(stem, copied):
-    """A record, after all pages are written."""
-    path = copied / "benchmarks/results" / f"{stem.format('made-up')}.json"
-    record = load(RESULTS / f"{stem.format('nvidia-h200')}.json")
-    save(path, record | {"gpu": "A Made Up"})
-    write()
-    return record
-
-
-@pytest.mark.parametrize(
-    ("stem", "shown_on"), (("peers-{}", "README.md"), ("{}-calls", "benchmarks/README.md"))
-)
-def test_another_gpu_has_a_page_and_the_one_of_the_notebooks_is_shown(stem, shown_on, copied):
-    with_a_record_of_another_gpu(stem, copied)
-    page = copied / "benchmarks/results" / f"{stem.format('made-up')}.md"
-    assert "A Made Up, torch" in page.read_text(encoding="utf-8")
-    text = (copied / shown_on).read_text(encoding="utf-8")
-    assert "NVIDIA H200, torch" in text and "A Made Up" not in text
-
-
 def test_another_gpu_without_a_page_has_its_table_below_the_first(copied):
-    record = with_a_record_of_another_gpu("{}-models", copied)
+    record = load(RESULTS / "nvidia-h200-models.json")
+    save(copied / "benchmarks/results/made-up-models.json", record | {"gpu": "A Made Up"})
+    write()
     text = (copied / "docs/hugging_face.md").read_text(encoding="utf-8")
     assert text.index("NVIDIA H200, torch") < text.index(f"<summary>A Made Up, {record['date']}")
     assert text.count("A Made Up, torch") == 1
 
 
 def test_an_unfinished_run_is_shown_nowhere(copied):
-    path = copied / "benchmarks/results" / "peers-nvidia-h200.json"
-    first, *others = with_a_record_of_peers(path.parent)
+    def gpus():
+        return [x["gpu"] for x in records_in(path.parent) if x["benchmark"] == "peers"]
+
+    path = copied / "benchmarks/results/peers-nvidia-h200.json"
+    results, (first, *others) = load(path), gpus()
     assert first == "NVIDIA H200"
-    results = load(path)
     for spoilt in ({"complete": False}, {"rows": []}):
         save(path, results | spoilt)
-        assert with_a_record_of_peers(path.parent) == others
-
-
-def with_a_record_of_peers(folder):
-    return [x["gpu"] for x in records_in(folder) if x["benchmark"] == "peers"]
+        assert gpus() == others

@@ -4,16 +4,89 @@ Triton kernels are imported from a single file. CUDA kernels are compiled with o
 """
 
 import contextlib
-from functools import partial
+from ctypes import CDLL
+from functools import cached_property, partial
+from pathlib import Path
+from types import ModuleType
 
 import torch
 from torch import Tensor
 
-from benchmarks.case import BASE, Case
-from benchmarks.peers.code import DTYPE_CODES, call
-from benchmarks.peers.sources import Source
-from benchmarks.provider import FromCuda, FromSources
-from benchmarks.workload import Layout, Workload, as_models_have_them
+from benchmarks.case import BASE, FP32_OF_PAIRS, Case, TableKind
+from benchmarks.inputs import Inputs, Layout, as_models_have_them
+from benchmarks.peers.code import DTYPE_CODES, HERE, build, call, import_file
+from benchmarks.peers.sources import Source, download
+from benchmarks.providers import Provider
+
+
+class FromSources(Provider):
+    """A project's RoPE without its package. `prepare` compiles or imports it."""
+
+    source: Source
+    dtypes = ("float16", "bfloat16", "float32")
+
+    @property
+    def origin(self) -> str:
+        return f"[{self.source.revision}]({self.source.repository})"
+
+    def cannot(self, case: Case) -> str | None:
+        """As others. Host time isn't measured, because users don't call it by our launcher."""
+        if case.clock == "host":
+            return "no host time: it is called by our launcher"
+        return super().cannot(case)
+
+    def prepare(self) -> None:
+        """Import or compile its files.
+
+        Raises:
+            FileNotFoundError: files are missing.
+            Exception: of any other type, if this fails.
+        """
+        if missing := self.source.missing():
+            raise FileNotFoundError(f"not unpacked: {', '.join(missing)}")
+        self.code  # noqa: B018
+
+    @cached_property
+    def code(self) -> ModuleType | CDLL:
+        """Its functions. They are loaded once."""
+        return self.load()
+
+    def load(self) -> ModuleType | CDLL:
+        """Import its only file. Subclasses compile instead."""
+        (file,) = self.source.files
+        name = file.removeprefix("src/").removesuffix(".py").replace("/", ".")
+        return import_file(self.source.folder / file, name, self.stand_ins())
+
+    def stand_ins(self) -> dict[str, dict]:
+        """Modules of its package that the file imports, with the attributes that it needs."""
+        return {}
+
+
+class FromCuda(FromSources):
+    """CUDA kernels, compiled with our launcher."""
+
+    launcher: str  # a file in peers/launchers
+    stubs = ""  # a folder in peers/stubs, with headers that replace the project's dependencies
+    folders: tuple[str, ...]  # the project's folders with headers
+    includes_torch = False  # whether it needs PyTorch's headers, too
+    flags: tuple[str, ...] = ()  # those of its own build that change code
+    measures = "its kernel, launched by its own host code"
+
+    @property
+    def built_with(self) -> str:
+        return " ".join(("-O3", *self.flags))
+
+    def load(self) -> CDLL:
+        include = [HERE / "stubs" / self.stubs] if self.stubs else []
+        include += [self.source.folder / folder for folder in self.folders]
+        if self.includes_torch:
+            include.append(Path(torch.__file__).parent / "include")
+        return build(self.launcher, include, self.flags)
+
+
+def _of_pairs(case: Case) -> TableKind:
+    """cos and sin with a column per pair, in the tensors' dtype."""
+    return TableKind(case.dtype, of_pairs=True)
 
 
 class FlashAttention(FromSources):
@@ -35,23 +108,23 @@ class FlashAttention(FromSources):
     def layout(self, case: Case) -> Layout:
         return Layout("thd" if case.tensor_format == "thd" else "bshd")
 
-    def cannot(self, case: Case, direction: str) -> str | None:
+    def cannot(self, case: Case) -> str | None:
         if case.d > 256:
             return "head dimensions up to 256"
-        return super().cannot(case, direction)
+        return super().cannot(case)
 
-    def function(self, workload: Workload):
-        return self._rotation(workload, conjugate=False)
+    def function(self, inputs: Inputs):
+        return self._rotation(inputs, conjugate=False)
 
-    def gradient(self, workload: Workload):
-        return self._rotation(workload, conjugate=True)
+    def gradient(self, inputs: Inputs):
+        return self._rotation(inputs, conjugate=True)
 
-    def _rotation(self, workload: Workload, **options):
-        cos, sin = workload.table(workload.x.dtype)
+    def _rotation(self, inputs: Inputs, **options):
+        cos, sin = (x.contiguous() for x in inputs.table(_of_pairs(inputs.case)))
         apply = self.code.apply_rotary
-        if workload.cu_seqlens is not None:
-            options["cu_seqlens"] = workload.cu_seqlens
-            options["max_seqlen"] = workload.longest
+        if inputs.cu_seqlens is not None:
+            options["cu_seqlens"] = inputs.cu_seqlens
+            options["max_seqlen"] = inputs.case.table_len
         return lambda *tensors: tuple(apply(t, cos, sin, **options) for t in tensors)
 
 
@@ -87,16 +160,16 @@ class FlashInfer(FromCuda):
     def layout(self, case: Case) -> Layout:
         return Layout("thd", pair=True)
 
-    def overwrites(self, case: Case, direction: str) -> bool:
+    def overwrites(self, case: Case) -> bool:
         return True
 
-    def function(self, workload: Workload):
-        positions = workload.token_positions().to(torch.int32)
-        return partial(self.rotate, positions, self.table(workload))
+    def function(self, inputs: Inputs):
+        positions = inputs.token_positions().to(torch.int32)
+        return partial(self.rotate, positions, self.table(inputs))
 
-    def table(self, workload: Workload) -> Tensor | None:
+    def table(self, inputs: Inputs) -> Tensor | None:
         """cos and sin side by side; None: no table."""
-        return torch.cat(workload.table(torch.float32), dim=-1)
+        return torch.cat(inputs.table(FP32_OF_PAIRS), dim=-1)
 
     def rotate(
         self, positions: Tensor, table: Tensor | None, q: Tensor, k: Tensor
@@ -115,7 +188,7 @@ class FlashInferOnTheFly(FlashInfer):
 
     name = "flashinfer, on the fly"
 
-    def table(self, workload: Workload) -> None:
+    def table(self, inputs: Inputs) -> None:
         return None
 
 
@@ -140,15 +213,15 @@ class Liger(FromSources):
     def layout(self, case: Case) -> Layout:
         return as_models_have_them(case)
 
-    def overwrites(self, case: Case, direction: str) -> bool:
+    def overwrites(self, case: Case) -> bool:
         return self.layout(case).memory == "bshd"
 
-    def function(self, workload: Workload):
-        cos, sin = workload.cos_sin(workload.x.dtype)
+    def function(self, inputs: Inputs):
+        cos, sin = inputs.cos_sin(inputs.x.dtype)
         return lambda q, k: self.code.rope_forward(q, k, cos, sin)[:2]
 
-    def gradient(self, workload: Workload):
-        cos, sin = workload.cos_sin(workload.x.dtype)
+    def gradient(self, inputs: Inputs):
+        cos, sin = inputs.cos_sin(inputs.x.dtype)
         return lambda dq, dk: self.code.rope_backward(dq, dk, cos, sin)[:2]
 
 
@@ -181,20 +254,17 @@ class TransformerEngine(FromCuda):
     def layout(self, case: Case) -> Layout:
         return Layout("thd" if case.tensor_format == "thd" else "bshd")  # faster than sbhd
 
-    def function(self, workload: Workload):
-        return self._rotation(workload, backward=False)
+    def function(self, inputs: Inputs):
+        return self._rotation(inputs, backward=False)
 
-    def gradient(self, workload: Workload):
-        return self._rotation(workload, backward=True)
+    def gradient(self, inputs: Inputs):
+        return self._rotation(inputs, backward=True)
 
-    def _rotation(self, workload: Workload, backward: bool):
-        case, rotate = workload.case, self.code.rotate
-        angles, cuts = workload.angles(), workload.cu_seqlens
+    def _rotation(self, inputs: Inputs, backward: bool):
+        case, rotate = inputs.case, self.code.rotate
+        angles, cuts = inputs.angles(), inputs.cu_seqlens
         order = self.layout(case).tensor_format
-        s, b = case.s, case.b
-        if cuts is not None:  # Its grid has as many rows as the table, so cut this.
-            s, b = workload.longest, len(cuts) - 1
-            angles = angles[:s]
+        s, b = (case.s, case.b) if cuts is None else (case.table_len, len(cuts) - 1)
 
         def rotation(*tensors: Tensor) -> tuple[Tensor, ...]:
             return tuple(rotated(t) for t in tensors)
@@ -232,8 +302,8 @@ class Unsloth(FromSources):
     def layout(self, case: Case) -> Layout:
         return Layout("bshd")
 
-    def overwrites(self, case: Case, direction: str) -> bool:
-        return direction == "forward"
+    def overwrites(self, case: Case) -> bool:
+        return case.direction == "forward"
 
     def stand_ins(self) -> dict[str, dict]:
         import triton
@@ -252,8 +322,8 @@ class Unsloth(FromSources):
             },
         }
 
-    def function(self, workload: Workload):
-        cos, sin = (torch.cat((x, x), dim=-1) for x in workload.table(workload.x.dtype))
+    def function(self, inputs: Inputs):
+        cos, sin = (torch.cat((x, x), dim=-1) for x in inputs.table(_of_pairs(inputs.case)))
         apply = self.code.Fast_RoPE_Embedding.apply
         return lambda *tensors: tuple(apply(t, cos, sin) for t in tensors)
 
@@ -282,12 +352,12 @@ class Vllm(FromCuda):
     def layout(self, case: Case) -> Layout:
         return Layout("thd")
 
-    def overwrites(self, case: Case, direction: str) -> bool:
+    def overwrites(self, case: Case) -> bool:
         return True
 
-    def function(self, workload: Workload):
-        table = torch.cat(workload.table(workload.x.dtype), dim=-1)
-        return partial(self.rotate, workload.token_positions(), table)
+    def function(self, inputs: Inputs):
+        table = torch.cat(inputs.table(_of_pairs(inputs.case)), dim=-1)
+        return partial(self.rotate, inputs.token_positions(), table)
 
     def rotate(
         self, positions: Tensor, table: Tensor, q: Tensor, k: Tensor | None = None
@@ -318,3 +388,8 @@ PROVIDERS = (
     Unsloth(),
     *(Vllm(), VllmPair()),
 )
+
+
+def download_sources() -> int:
+    """The command `sources`."""
+    return download({p.source.name: p.source for p in PROVIDERS}.values())

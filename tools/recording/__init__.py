@@ -1,1 +1,0 @@
-"""Scripts that write records on a GPU which no notebook writes."""
