@@ -56,7 +56,7 @@ class RotaryPosEmb(nn.Module):
     # the module that it made of the function.
     def forward(
         self, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 1
-    ) -> tuple[Tensor, Tensor]:
+    ) -> object:
         """q and k (b, h, s, d), cos and sin (b, s, d): two tensors like q and k."""
         if is_traced():
             return type(self).forward(self, q, k, cos, sin, unsqueeze_dim)
@@ -64,7 +64,7 @@ class RotaryPosEmb(nn.Module):
 
 
 @cache
-def _rotation_of(module: nn.Module) -> Callable[..., tuple[Tensor, Tensor]]:
+def _rotation_of(module: nn.Module) -> Callable[..., object]:
     """Ours for the function of which `kernels` has made a module; or that function."""
     function = function_of(module)
     try:
@@ -89,8 +89,14 @@ def write_kernel(folder: str | Path) -> Path:
     exported = "from .huggingface import layers  # where `kernels` looks for its layers\n"
     main.write_text(main.read_text(encoding="utf-8") + f"\n{exported}", encoding="utf-8")
     content = b"".join(path.read_bytes() for path in sorted(build.rglob("*.py")))
-    about = {"name": "rope-kernels", "id": f"_rope_kernels_{sha256(content).hexdigest()[:12]}"}
-    about |= {"version": 1, "license": "MIT", "python-depends": [], "backend": {"type": "cpu"}}
+    about = {
+        "name": "rope-kernels",
+        "id": f"_rope_kernels_{sha256(content).hexdigest()[:12]}",  # the module's name
+        "version": 1,
+        "license": "MIT",
+        "python-depends": [],
+        "backend": {"type": "cpu"},
+    }
     shutil.copytree(build, folder / "torch-ext" / "rope_kernels")
     for name, text in {
         "build/torch-universal/metadata.json": json.dumps(about, indent=2) + "\n",
