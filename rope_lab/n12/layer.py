@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from math import inf
 
 import torch
 from torch import Tensor, nn
@@ -57,6 +58,7 @@ def _in_the_model(layer: Callable, angles: Tensor) -> Verdict:
         wanted = _results(modeling_llama.apply_rotary_pos_emb, device, dtype, rows)
         if off := _off(found, wanted, _TOLERANCE[dtype]):
             return Verdict(state=WRONG, place=place, reason=off)
+        # one launch may rotate both q and k
         if trace and trace.launches < 2 * SMALL["num_hidden_layers"]:
             reason = "too few launches: your kernel rotates in each layer, forward and backward"
             return Verdict(state=WRONG, place=place, reason=reason)
@@ -99,19 +101,19 @@ def _results(rotation: Callable, device: str, dtype: torch.dtype, rows: int) -> 
 def _off(found: dict[str, Tensor], wanted: dict[str, Tensor], tolerance: float) -> str:
     """What is wrong with the logits, or else with the worst gradient; '' if all are right."""
     off = {
-        name: ((found[name] - x).double().norm() / x.double().norm()).item()
+        name: ((found[name] - x).double().norm() / x.double().norm()).nan_to_num(inf).item()
         for name, x in wanted.items()
     }
-    if not off["the logits"] <= tolerance:
+    if off["the logits"] > tolerance:
         return f"the logits are off by {off['the logits']:.1%}"
     worst = max(off, key=off.get)
-    if not off[worst] <= tolerance:
+    if off[worst] > tolerance:
         return f"the logits are right, but {worst} is off by {off[worst]:.1%}"
     return ""
 
 
 def _calls_to_refuse(device: str) -> Iterator[tuple[str, tuple]]:
-    """In words, and the arguments: cos and sin are not those of the table's first s rows."""
+    """What rung 7 can't compute from the table's first s rows: in words, and the arguments."""
     q, k = (torch.randn(2, heads, POSITIONS, SMALL["head_dim"], device=device) for heads in (4, 2))
     cos, sin = tables(SMALL, q, ROWS + 1)
     first, later = slice(POSITIONS), slice(3, 3 + POSITIONS)
