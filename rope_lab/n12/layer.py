@@ -21,10 +21,10 @@ from .models import SMALL, modeling_llama, new_llama, rotated_by
 ROWS, POSITIONS = 12, 6  # of the table, and of a sequence
 # The norm of a difference, as a share of the norm: 30 and 4 times what rung 7's roundings lead to.
 _TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 3e-2}
-_CASES = (  # dtype, and rows of cos and sin: one for all sequences, or one for each
-    (torch.float32, 1),
-    (torch.bfloat16, 1),
-    (torch.bfloat16, 2),
+_CASES = (  # dtype; rows of the table; does cos have a row for each of the two sequences, or one?
+    (torch.float32, POSITIONS, 1),
+    (torch.bfloat16, ROWS, 1),
+    (torch.bfloat16, ROWS, 2),
 )
 
 
@@ -46,16 +46,17 @@ def check_layer(layer: Callable[[Tensor], nn.Module]) -> Verdict:
 
 def _in_the_model(layer: Callable, angles: Tensor) -> Verdict:
     device = angles.device.type
-    for dtype, rows in _CASES:
-        place = f"{str(dtype).removeprefix('torch.')}, cos ({rows}, s, d)"
+    for dtype, rows, b in _CASES:
+        of_shape = f"s = {POSITIONS}, {rows} rows of angles, cos ({b}, s, d)"
+        place = f"{str(dtype).removeprefix('torch.')}, {of_shape}"
         try:
             with watch(device) as trace:
-                found = _results(layer(angles), device, dtype, rows)
+                found = _results(layer(angles[:rows]), device, dtype, b)
         except NotImplementedError as error:
             return Verdict(state=NOT_YET, reason=str(error))
         except Exception as error:  # whatever a reader's layer may raise
             return Verdict(state=WRONG, place=place, reason=failure_of(error).reason)
-        wanted = _results(modeling_llama.apply_rotary_pos_emb, device, dtype, rows)
+        wanted = _results(modeling_llama.apply_rotary_pos_emb, device, dtype, b)
         if off := _off(found, wanted, _TOLERANCE[dtype]):
             return Verdict(state=WRONG, place=place, reason=off)
         # one launch may rotate both q and k
@@ -66,11 +67,14 @@ def _in_the_model(layer: Callable, angles: Tensor) -> Verdict:
 
 
 def _where_it_refuses(layer: Callable, angles: Tensor) -> Verdict:
-    refused = dict(_calls_to_refuse(angles.device.type))
+    device = angles.device.type
+    rotation, refused = layer(angles), dict(_calls_to_refuse(device))
+    # what a layer remembers of right calls must not let others pass
+    _results(rotation, device, torch.bfloat16, 1)
     for words, arguments in refused.items():
         reason = "it returns a result"
         try:
-            layer(angles)(*arguments)
+            rotation(*arguments)
         except ValueError:
             continue
         except Exception as error:  # as above
@@ -81,12 +85,12 @@ def _where_it_refuses(layer: Callable, angles: Tensor) -> Verdict:
     return Verdict(state=RIGHT, reason=reason)
 
 
-def _results(rotation: Callable, device: str, dtype: torch.dtype, rows: int) -> dict[str, Tensor]:
+def _results(rotation: Callable, device: str, dtype: torch.dtype, b: int) -> dict[str, Tensor]:
     """The logits, and the gradient of each parameter by its name."""
     model = new_llama(device, dtype)
     generator = torch.Generator().manual_seed(0)
     tokens = torch.randint(256, (2, POSITIONS), generator=generator).to(device)
-    positions = torch.arange(POSITIONS, device=device).expand(rows, -1)
+    positions = torch.arange(POSITIONS, device=device).expand(b, -1)
     with rotated_by(rotation):
         logits = model(tokens, position_ids=positions, use_cache=False).logits
     grad = torch.randn(logits.shape, generator=generator).to(device, dtype)
