@@ -13,7 +13,7 @@ NUMBERS = [name[:2] for name in names_of_notebooks()]
 
 TITLE = re.compile(r"^###? (Exercise (\d): .+?)(?: \(\d+ minutes.*\))?$", re.MULTILINE)
 STUB = re.compile(r"\d\d-ex\d")  # the id of its cell, and of the cell with its solution
-CHECK = re.compile(r"\b(check_(?:answer|choices|exercise|rung|timer)|inspect)\(")
+CHECK = re.compile(r"\b(check_(?:answer|choices|exercise|rung|timer|layer)|inspect)\(")
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,9 @@ def checks_after_a_task_are_in_stubs(exercises: Exercises) -> list[str]:
 def solutions_have_the_check_of_their_stub(exercises: Exercises) -> list[str]:
     def from_the_check_on(cell) -> str:
         return cell.source[
-            re.search(r"lab\.(?:check|inspect)|^check_timer\(", cell.source, re.MULTILINE).start() :
+            re.search(
+                r"lab\.(?:check|inspect)|^check_(?:timer|layer)\(", cell.source, re.MULTILINE
+            ).start() :
         ]
 
     return [
