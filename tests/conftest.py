@@ -120,6 +120,15 @@ def needs_triton():
 
 
 @pytest.fixture
+def no_allocator():
+    """None is set for descriptors before and after a test."""
+    from triton.runtime._allocation import NullAllocator, set_allocator
+
+    yield
+    set_allocator(NullAllocator())
+
+
+@pytest.fixture
 def log(caplog, monkeypatch):
     """Returns what the package has logged since, as in a process that had logged nothing."""
     monkeypatch.setattr(paths, "_logged", set())

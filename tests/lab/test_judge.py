@@ -10,13 +10,12 @@ from importlib import import_module
 import pytest
 import torch
 
-import rope_lab as lab
 import wrong_kernels
-from cells import names_in
+from cells import Cell, names_in
 from rope_lab.judge import attempt, definitions, why
 from rope_lab.judge import check_exercise as judge_module
 from rope_lab.judge.climb import specifications
-from rope_lab.judge.spec import MANY, STRIDED, Case, Spec, spec
+from rope_lab.judge.spec import STRIDED, Case, Spec, spec
 from rope_lab.judge.why import changes
 from rope_lab.judge.written import unlike_its_look
 
@@ -43,7 +42,16 @@ WRONG = {  # -> the candidate, the kind of its evidence, and some words of the v
         "kept",
         "something is kept from the call before",
     ),
-    "another dtype": (wrong_kernels.in_another_dtype, "", "dtype float32, expected float16"),
+    "another dtype": (
+        lambda t, freqs: wrong_kernels.launch(t.float(), freqs),
+        "",
+        "dtype float32, expected float16",
+    ),
+    "right for small angles alone": (
+        lambda t, freqs: definitions.rope.function(t, freqs.clamp(-9, 9)),
+        "factor",
+        "in the case 'several sequences'",  # the first with large angles
+    ),
 }
 
 
@@ -163,11 +171,6 @@ def test_right_results_without_a_kernel_are_not_enough():
     assert verdict.reason == attempt.NO_KERNEL and not verdict
 
 
-def test_what_atomics_store_is_the_kernels_own():
-    wanted = spec(leave_out=(*STRIDED, "bfloat16"))(three_times)  # not interpreted in bf16
-    assert judge(wrong_kernels.three_times_by_atomics, wanted)
-
-
 def test_what_a_candidate_prints_is_shown_once(capsys):
     assert judge(wrong_kernels.prints, definitions.rotate_half)
     said = capsys.readouterr().out
@@ -235,51 +238,49 @@ def three_times(x: "(n)"):  # noqa: F821
     return 3 * x
 
 
-TWICE = {  # how it is stored twice -> who is told to store what
-    "by two programs": "programs 0 and 1 store element 0 of out_ptr",
-    "by one program": "program 0 stores element 0 of out_ptr twice",
-    "by one store": "program 0 stores element 0 of out_ptr twice",
-}
-
-
-@pytest.mark.parametrize("how", TWICE)
-def test_two_values_for_one_element_are_wrong_and_the_same_one_twice_is_said(how):
-    """The result is right here, where programs, stores and lanes come in order."""
-    stored = functools.partial(wrong_kernels.stored_twice, how=how)
-    wanted = spec(leave_out=(*STRIDED, MANY))(three_times)  # it has a block of 8192
-    verdict = judge(functools.partial(stored, first=2.0), wanted)
-    told = f"write collision: {TWICE[how]}, -6.31 and then -3.16: which one stays"
-    assert not verdict and told in repr(verdict), verdict
-    assert "nan and then" in repr(judge(functools.partial(stored, first=float("nan")), wanted))
-    verdict = judge(stored, wanted)
-    said = f"{TWICE[how]}, the same value each time"
-    assert verdict and verdict.remark == f"{said} (in the case 'small and plain')"
-    assert repr(verdict).startswith(f"RIGHT, but {verdict.remark}\n  5 cases: small and plain, ")
-
-
 @spec(leave_out=STRIDED)
 def twice(x: "(n,)"):  # noqa: F821
     return 2 * x
 
 
-def test_a_mask_may_be_one_for_all():
-    assert judge(wrong_kernels.doubled, twice) and judge(wrong_kernels.by_whole_blocks, twice)
+BY_TWO = {"tl.program_id(0)": "tl.program_id(0) // 2", "(triton.cdiv": "(2 * triton.cdiv"}
+BY_ONE_STORE = {"+ tl.arange(0, BLOCK)": "// 2 + tl.arange(0, BLOCK) // 2", "(), 64)": "(), 32)"}
+EITHER = "y = tl.where({which} % 2 == 0, {{first}} * x, 2 * x)"
+STORED_TWICE = {  # the kernel's lines, what is changed around them, and who stores what
+    "by two programs": (
+        EITHER.format(which="tl.program_id(axis=0)"),
+        BY_TWO,
+        "programs 0 and 1 store element 0 of out_ptr",
+    ),
+    "by one program": (
+        "tl.store(out_ptr + i, {first} * x, mask=i < n)\ny = 2 * x",
+        {},
+        "program 0 stores element 0 of out_ptr twice",
+    ),
+    "by one store": (
+        EITHER.format(which="tl.arange(0, BLOCK)"),
+        BY_ONE_STORE,
+        "program 0 stores element 0 of out_ptr twice",
+    ),
+}
 
 
-def test_answers_may_be_tensors():
-    for answer in (29, torch.tensor(29), torch.tensor([29]), torch.tensor(29.0).numpy()[()]):
-        assert lab.check_answer(answer, 29)
-    assert not lab.check_answer(torch.tensor([28, 29]), 29)
+@pytest.mark.parametrize("how", STORED_TWICE)
+def test_two_values_for_one_element_are_wrong_and_the_same_one_twice_is_said(how, tmp_path):
+    """The result is right here, where programs, stores and lanes come in order."""
+    lines, instead, who = STORED_TWICE[how]
 
+    def verdict_on(first):
+        return judge(Cell(lines.format(first=first), instead=instead).launcher(tmp_path), twice)
 
-def test_a_number_is_said_in_as_many_digits_as_a_reader_needs():
-    for answer in (49.49814610452644, torch.tensor(49.49814610452644)):
-        assert repr(lab.check_answer(answer, 47, unit="us", tolerance=0.2)) == "RIGHT: 49.5 us"
-        assert repr(lab.check_answer(answer, 80)) == "WRONG: 49.5 is too small"
-    said = repr(lab.check_answer([1064.3456, 0.123456, 7], [1064, 0.12, 7], tolerance=0.1))
-    assert said == "RIGHT: 1 064, 0.1235, 7"
-    nearly = lab.check_answer(7.00000001, 7)
-    assert repr(nearly) == "WRONG: 7.00000001 is too large, but not far off"
+    verdict = verdict_on(4)
+    told = f"write collision: {who}, -4.21 and then -2.1: which one stays"
+    assert not verdict and told in repr(verdict), verdict
+    assert "nan and then" in repr(verdict_on("float('nan')"))
+    verdict = verdict_on(2)
+    said = f"{who}, the same value each time"
+    assert verdict and verdict.remark == f"{said} (in the case 'small and plain')"
+    assert repr(verdict).startswith(f"RIGHT, but {verdict.remark}\n  6 cases: small and plain, ")
 
 
 @pytest.mark.parametrize("known", SPECS, ids=lambda known: known.function.__name__)

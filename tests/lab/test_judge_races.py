@@ -14,6 +14,7 @@ pytest.importorskip("triton", reason="needs Triton")
 
 import racing_kernels as kernels
 import rope_lab as lab
+from cells import Cell
 from rope_lab.judge.spec import STRIDED, spec
 
 LEFT_OUT = (*STRIDED, "half precision")
@@ -55,14 +56,47 @@ def copied(x: "(n)"):
     return x.clone()
 
 
+@spec(overwrites=("x",), kernel=True)
+def shifted(x: "(n)"):
+    return torch.cat((x[1:], torch.zeros_like(x[:1])))
+
+
+@spec(overwrites=("x",), kernel=True)
+def last_added(x: "(n)"):
+    return x + x[-1]
+
+
+@spec(**IN_PLACE)
+def grown(x: "(n)"):
+    return 4 * x.abs()
+
+
 LOCKED = "RIGHT, but whether a lock orders its programs is not checked: program 1 reads element 0"
 LANES = "a race between lanes: in program 0, lane"
 ONE_WARP = "RIGHT, but in more than one warp it would race: in program 0, lane 0"
 RIGHT = "RIGHT: "
 summing, adding = partial(partial, kernels.locked_sum), partial(partial, kernels.added_up)
 exchanging, turning = partial(partial, kernels.exchange), partial(partial, kernels.by_scratch)
+HERE = {"torch.empty_like(x)": "x", "64": "16"}  # by blocks of a warp
+TWICE = {**HERE, "    doubling_k": "    for _ in 'ab': doubling_k"}
+LOAD, NEXT = "x_ptr + i, mask=i < n", "x_ptr + i + 1, mask=i + 1 < n, other=0.0"
 ALL = {  # what meets -> the kernel, what is asked, and words of the verdict
     # programs
+    "the first of the next program": (  # which is loaded before it is overwritten, by luck
+        Cell("y = x", instead={LOAD: NEXT, **HERE}),
+        shifted,
+        "program 1 overwrites element 16 of x_ptr, which another program loads",
+    ),
+    "the last, for all": (  # who overwrites it has loaded it last, but others before
+        Cell("y = x + tl.load(x_ptr + n - 1 + 0 * i)", instead=HERE),
+        last_added,
+        "of x_ptr, which another program loads",
+    ),
+    "programs of two launches": (
+        Cell("y = tl.abs(x) * 2", instead=TWICE),
+        grown,
+        "RIGHT, but it launches 2 kernels",
+    ),
     "a sum with no lock": (
         summing(how="none"),
         summed,
@@ -132,8 +166,10 @@ ALL = {  # what meets -> the kernel, what is asked, and words of the verdict
 
 
 @pytest.mark.parametrize("case", ALL)
-def test_what_meets_at_an_element(case):
+def test_what_meets_at_an_element(case, tmp_path):
     candidate, wanted, said = ALL[case]
+    if isinstance(candidate, Cell):
+        candidate = candidate.launcher(tmp_path)
     verdict = lab.check_exercise(candidate, wanted)
     assert said in repr(verdict) and bool(verdict) is said.startswith("RIGHT"), verdict
 

@@ -6,7 +6,6 @@ import os
 import sys
 from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 import torch
@@ -196,12 +195,12 @@ VERDICT = """
 import rope_lab as lab
 lab.need_triton()
 import torch, wrong_kernels
-from inspected_kernels import of_a_library
+from inspected_kernels import scaled_tanh
 from rope_lab.compiler.compile import compiles_here
 from rope_lab.judge import definitions
-x = torch.randn(8)
+x = torch.randn(2, 8)
 print(lab.check_exercise(wrong_kernels.launch, definitions.rope).state, compiles_here())
-print(torch.allclose(of_a_library(x), x.tanh()), "torch._dynamo" in sys.modules)
+print(torch.allclose(scaled_tanh(x), torch.tanh(0.5 * x)), "torch._dynamo" in sys.modules)
 """
 FRESH = {  # what comes before, TRITON_INTERPRET, and whether Triton compiles
     "nothing": ("", "", True),
@@ -217,8 +216,7 @@ FRESH = {  # what comes before, TRITON_INTERPRET, and whether Triton compiles
 def test_a_verdict_whatever_came_before(what):
     """And PyTorch's compiler is not loaded, which takes a second."""
     before, variable, compiles = FRESH[what]
-    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n{before}\n{VERDICT}"
-    said = run_python(code, TRITON_INTERPRET=variable).split()
+    said = run_python(f"import sys\n{before}\n{VERDICT}", TRITON_INTERPRET=variable).split()
     assert said == ["right", str(compiles), "True", "False"]
 
 

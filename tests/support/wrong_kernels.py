@@ -95,44 +95,12 @@ def keeps_a_table_by_its_address(t, freqs, kept={}):  # noqa: B006 (it is to be 
     return launch(t, kept.setdefault((freqs.data_ptr(), freqs.shape), freqs.clone()))
 
 
-def in_another_dtype(t, freqs):
-    return launch(t.float(), freqs)
-
-
 def stub(t, freqs):
     raise NotImplementedError
 
 
 def stub_with_words(t, freqs):
     raise NotImplementedError("begin with the masks")
-
-
-@triton.jit
-def stored_twice_kernel(
-    x_ptr, out_ptr, n, HOW: tl.constexpr, FIRST: tl.constexpr, BLOCK: tl.constexpr
-):
-    """Stores everything twice, each time three times x, or FIRST times that at first.
-
-    A GPU promises no order: of the programs, of the warps of a program, of a store's lanes.
-    """
-    program, i = tl.program_id(0), tl.arange(0, BLOCK)
-    if HOW == "by two programs":
-        y = 3 * tl.load(x_ptr + i, i < n).to(tl.float32)
-        tl.store(out_ptr + i, tl.where(program == 0, FIRST * y, y), i < n)
-    if HOW == "by one program":
-        y = 3 * tl.load(x_ptr + i, i < n).to(tl.float32)
-        tl.store(out_ptr + i, FIRST * y, i < n)
-        tl.store(out_ptr + i, y, i < n)
-    if HOW == "by one store":
-        y = 3 * tl.load(x_ptr + i // 2, i < 2 * n).to(tl.float32)
-        tl.store(out_ptr + i // 2, tl.where(i % 2 == 0, FIRST * y, y), i < 2 * n)
-
-
-def stored_twice(x, how, first=1.0):
-    out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    grid = (2 if how == "by two programs" else 1,)
-    stored_twice_kernel[grid](x, out, x.numel(), HOW=how, FIRST=first, BLOCK=8192)
-    return out
 
 
 @triton.jit
@@ -144,45 +112,6 @@ def doubling_kernel(
 ):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out_ptr + i, 2 * tl.load(x_ptr + i, i < n), i < n)
-
-
-@triton.jit
-def whole_blocks_kernel(
-    x_ptr,  # (n,)
-    out_ptr,  # (n,)
-    n,
-    BLOCK: tl.constexpr,
-):
-    """Right: blocks that are full as a whole, and the rest one by one, by the last program."""
-    begin = tl.program_id(0) * BLOCK
-    i, full = begin + tl.arange(0, BLOCK), begin + BLOCK <= n
-    tl.store(out_ptr + i, 2 * tl.load(x_ptr + i, full), full)
-    if begin + BLOCK > n:
-        for j in range(begin, n):
-            tl.store(out_ptr + j, 2 * tl.load(x_ptr + j))
-
-
-def doubled(x, kernel=doubling_kernel, block=256):
-    out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    kernel[(triton.cdiv(x.numel(), block),)](x, out, x.numel(), BLOCK=block)
-    return out
-
-
-def by_whole_blocks(x):
-    return doubled(x, kernel=whole_blocks_kernel, block=64)
-
-
-@triton.jit
-def adding_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    """Right: an atomic addition stores, too."""
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.atomic_add(out_ptr + i, 3 * tl.load(x_ptr + i, i < n), i < n)
-
-
-def three_times_by_atomics(x):
-    out = torch.zeros_like(x)
-    adding_kernel[(triton.cdiv(x.numel(), 256),)](x, out, x.numel(), BLOCK=256)
-    return out
 
 
 def prints(x):
