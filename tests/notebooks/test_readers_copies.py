@@ -1,6 +1,5 @@
 """A reader's copies of the notebooks, and what `make test` makes of a reader's work."""
 
-import json
 import os
 import re
 import shlex
@@ -16,6 +15,7 @@ import readers_copies
 from processes import ROOT
 
 LINK = re.compile(r"\]\((?!https?:|#)([^)\s#]+)[^)\s]*\)")  # the path of a file here
+INTO_ITS_CELL = re.compile(r"\]\(([^)\s#]+\.ipynb#[^)\s]+)\)")  # the whole link
 INTO_A_NOTEBOOK = re.compile(r"(?<=\.ipynb)#[^)\s]*(?=\))")  # where in it a link leads
 NOTEBOOKS = "00_start.ipynb", "deeper/00_more.ipynb", "solutions/00_start_solutions.ipynb"
 
@@ -79,8 +79,19 @@ def run_again(path):
 # the copies
 
 
+def named_cell(link, original):
+    """The first line of the cell that a copy's link leads to, as a link names a heading."""
+    path, cell = re.fullmatch(r"([^#]+)#cell-id=(.+)", link).groups()
+    (source,) = [x.source for x in cells(original.parent / path) if x.id == cell]
+    return f"{path}#{source.splitlines()[0].lstrip('# ').replace(' ', '-')}"
+
+
 def test_every_notebook_of_this_repository_is_copied_without_what_running_added(tmp_path):
-    """And every link of it leads somewhere from there, too."""
+    """And every link of it leads somewhere from there, too.
+
+    One to a heading of another notebook names its cell: JupyterLab would open that notebook at its
+    top (issue 15207).
+    """
     for path in ROOT.iterdir():
         if not path.name.startswith((".", "my_notebooks")):
             (tmp_path / path.name).symlink_to(path)
@@ -96,43 +107,41 @@ def test_every_notebook_of_this_repository_is_copied_without_what_running_added(
             assert same != (readers_copies.ANSWER in theirs.metadata.get("tags", ()))
             assert mine.metadata.get("tags") == theirs.metadata.get("tags")
             assert mine.get("outputs", []) == [] and mine.get("execution_count") is None
-            links = LINK.findall(mine.source) if mine.cell_type == "markdown" else []
-            for link in links:
-                assert ((copies / name).parent / link).exists(), (name, link)
+            if mine.cell_type == "markdown":
+                for link in LINK.findall(mine.source):
+                    assert ((copies / name).parent / link).exists(), (name, link)
+                to_cells = INTO_ITS_CELL.findall(mine.source)
+                headings = [named_cell(link, originals / name) for link in to_cells]
+                assert headings == INTO_ITS_CELL.findall(theirs.source), (name, mine.id)
 
 
-def test_a_link_to_a_heading_of_another_notebook_names_its_cell():
-    """JupyterLab opens it at its top where the link has the heading (issue 15207)."""
-    seen = 0
-    for original in readers_copies.entries(ROOT / "notebooks"):
-        if original.suffix != ".ipynb":
-            continue
-        mine = json.loads(readers_copies.readers_copy(original))["cells"]
-        for cell, before in zip(mine, cells(original), strict=True):
-            if cell["cell_type"] != "markdown":
-                continue
-            links = re.findall(r"\]\(([^)\s#]+\.ipynb)#([^)\s]+)\)", before["source"])
-            for path, heading in links:
-                named = re.findall(rf"\]\({re.escape(path)}#cell-id=([^)\s]+)\)", cell["source"])
-                there = {x.id: x.source for x in cells(original.parent / path)}
-                first_lines = [there[name].splitlines()[0] for name in named]
-                assert heading in [line.lstrip("# ").replace(" ", "-") for line in first_lines]
-                seen += 1
-            assert len(links) == cell["source"].count(".ipynb#cell-id=")
-    assert seen > 36
-
-
-def test_a_solutions_lines_are_hidden_until_the_reader_opens_them(copies):
+def test_copies_from_the_first_run_to_the_last(checkout, copies, originals):
+    """Solutions are hidden until a reader opens them, and what a reader has is left alone."""
+    assert {path.relative_to(copies).as_posix() for path in copies.rglob("*.ipynb")} == {*NOTEBOOKS}
     for name in NOTEBOOKS:
         hidden = [cell.metadata.get("jupyter") for cell in cells(copies / name)]
         assert hidden == [{"source_hidden": True} if "solutions" in name else None] * 2
-
-
-def test_what_is_no_notebook_is_linked_and_checkpoints_stay_behind(copies, originals):
-    made = {path.relative_to(copies).as_posix() for path in copies.rglob("*.ipynb")}
-    assert made == set(NOTEBOOKS)
     for name in ("records", "deeper/picture.png"):
         assert (copies / name).is_symlink() and (copies / name).samefile(originals / name)
+
+    start = copies / "00_start.ipynb"
+    edit(start, "my answer")
+    (copies / "deeper/00_more.ipynb").unlink()
+    save(originals / "01_next.ipynb", "new")
+    run_again(originals / "00_start.ipynb")  # which changes no cell
+    before = start.read_bytes()
+    made_now = readers_copies.make_copies(checkout)
+    assert made_now == (["01_next.ipynb", "deeper/00_more.ipynb"], [])
+    assert readers_copies.make_copies(checkout) == ([], [])
+
+    edit(originals / "00_start.ipynb", "a = 2")
+    for _ in range(2):  # it is named until the copy is taken again
+        assert readers_copies.make_copies(checkout) == ([], ["00_start.ipynb"])
+        assert start.read_bytes() == before
+    start.rename(start.with_name("mine.ipynb"))
+    assert readers_copies.make_copies(checkout) == (["00_start.ipynb"], [])
+    assert cells(start)[0].source == "a = 2"
+    assert readers_copies.make_copies(checkout) == ([], [])
 
 
 def test_where_links_cannot_be_made_the_notebooks_are_copied_all_the_same(checkout, monkeypatch):
@@ -162,35 +171,6 @@ def test_nothing_of_the_readers_is_overwritten(checkout, originals):
         assert (copies / "deeper").readlink() == checkout / "elsewhere"
         (originals / "notes.md").write_text("ours, newer", encoding="utf-8")
     assert (originals / "records/00.json").read_text(encoding="utf-8") == "{}"
-
-
-# later runs
-
-
-def test_a_later_run_adds_what_is_missing_and_overwrites_nothing(checkout, copies, originals):
-    edit(copies / "00_start.ipynb", "my answer")
-    (copies / "deeper/00_more.ipynb").unlink()
-    save(originals / "01_next.ipynb", "new")
-    run_again(originals / "00_start.ipynb")  # which changes no cell
-    before = (copies / "00_start.ipynb").read_bytes()
-    made_now = readers_copies.make_copies(checkout)
-    assert made_now == (["01_next.ipynb", "deeper/00_more.ipynb"], [])
-    assert (copies / "00_start.ipynb").read_bytes() == before
-    assert readers_copies.make_copies(checkout) == ([], [])
-
-
-def test_a_changed_original_is_named_until_the_copy_is_taken_again(checkout, copies, originals):
-    copy = copies / "00_start.ipynb"
-    edit(copy, "my answer")
-    edit(originals / "00_start.ipynb", "a = 2")
-    before = copy.read_bytes()
-    for _ in range(2):
-        assert readers_copies.make_copies(checkout) == ([], ["00_start.ipynb"])
-        assert copy.read_bytes() == before
-    copy.rename(copy.with_name("mine.ipynb"))
-    assert readers_copies.make_copies(checkout) == (["00_start.ipynb"], [])
-    assert cells(copy)[0].source == "a = 2"
-    assert readers_copies.make_copies(checkout) == ([], [])
 
 
 # the command
