@@ -15,7 +15,6 @@ from rope_kernels import reference, rope_bw, rope_fw
 from rope_lab import records as records_module
 from rope_lab import timing
 from rope_lab.engine import COMPILED, INTERPRETED, PYTORCH, Engine, look
-from rope_lab.records import Measurement
 from rope_lab.timing import Timing, measure, measure_host
 
 # lab.engine
@@ -247,11 +246,6 @@ def never():
 
 
 @pytest.fixture
-def without_gpu(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-
-
-@pytest.fixture
 def with_gpu(monkeypatch):
     """As far as `bench` can see; the measurement itself is made up."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
@@ -267,24 +261,17 @@ def make_cases():
     return dict.fromkeys(TIMES, never)
 
 
-def test_without_a_gpu_the_record_is_replayed_and_says_so(records, without_gpu):
+def test_without_a_gpu_the_record_is_replayed_and_says_so(records, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     record(records)
     replayed = lab.bench("03/launch-curve", never)
-    assert replayed.replayed and replayed["rope_fw"] == TIMES["rope_fw"]
-    source = (
-        "Replayed from a record: NVIDIA H200, torch 2.11.0, triton 3.6.0, driver 580.159, "
-        "2026-11-20."
-    )
-    assert replayed.source == source
+    assert replayed.replayed and replayed.cases == TIMES
     assert repr(replayed).splitlines() == [
-        source,
+        "Replayed from a record: NVIDIA H200, torch 2.11.0, triton 3.6.0, driver 580.159, "
+        "2026-11-20.",
         "copy          67.7 us   (67.1 to 68.2)",
         "rope_fw       70.2 us   (69.9 to 70.9)",
     ]
-
-
-def test_a_record_that_is_not_there_is_named(records, without_gpu):
-    record(records)
     for key in ("03/another", "04/launch-curve"):
         missing = rf"no record '{key}' in {key[:2]}\.json; `make notebooks"
         with pytest.raises(LookupError, match=missing):
@@ -301,29 +288,23 @@ def test_no_record_is_written_unless_asked_for(switch, records, with_gpu, monkey
     assert [path.name for path in records.iterdir()] == ["machines.json"]
 
 
-def test_an_observation_runs_where_there_is_a_gpu(with_gpu, monkeypatch):
-    monkeypatch.setenv("ROPE_KERNELS_RECORD", "1")
-    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
-    monkeypatch.delitem(sys.modules, "rope_kernels.kernel", raising=False)
-    seen = lab.observe("04/race", lambda: {"wrong runs": 3})
-    assert seen.replayed and seen["wrong runs"] == 3
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert lab.observe("04/race", never).values == seen.values
-
-
 def test_what_is_recorded_is_replayed_here_and_elsewhere(records, with_gpu, monkeypatch):
     """So `make notebooks` stores what a machine without a GPU prints."""
     monkeypatch.setenv("ROPE_KERNELS_RECORD", "1")
-    measured = lab.bench("03/launch-curve", make_cases)
-    other = lab.bench("03/a-second", lambda: {"copy": never})
-    assert {path.name for path in records.iterdir()} == {"03.json", "machines.json"}
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    monkeypatch.delitem(sys.modules, "rope_kernels.kernel", raising=False)
+    taken = [
+        (lab.bench, lab.bench("03/launch-curve", make_cases)),
+        (lab.bench, lab.bench("03/a-second", lambda: {"copy": never})),
+        (lab.observe, lab.observe("04/race", lambda: {"wrong runs": 3})),
+    ]
+    assert {path.name for path in records.iterdir()} == {"03.json", "04.json", "machines.json"}
     assert (records / "03.json").read_text(encoding="utf-8").endswith("}\n")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    for before in (measured, other):
-        after = lab.bench(before.key, never)
-        assert after == before and after.replayed
-        assert isinstance(after, Measurement)
-    assert measured.cases == TIMES
+    for take, before in taken:
+        assert take(before.key, never) == before and before.replayed
+    (_, measured), _, (_, observed) = taken
+    assert measured.cases == TIMES and observed["wrong runs"] == 3
 
 
 def test_what_torch_compile_makes_for_bf16_is_replayed_on_a_gpu_that_has_none(
