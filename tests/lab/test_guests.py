@@ -17,7 +17,6 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import rope_lab as lab
-import wrong_kernels
 from cells import Cell
 from rope_lab.judge import check_exercise as judge_module
 from rope_lab.judge import definitions, guests
@@ -208,14 +207,14 @@ LOCKED = Cell(
 BROKEN = "CUDA error: an illegal memory access was encountered"
 ON_A_GPU = {  # a candidate, its specification, and words of the verdict
     "one that is right": (
-        wrong_kernels.launch,
+        RUNGS[7].module.my_rope,
         definitions.rope,
         f"the GPU can't be used: it raises AcceleratorError: {BROKEN} (no CUDA call of this "
         "notebook works after it: restart the kernel)",
     ),
     "one that leaves its tensors": (
-        lambda t, freqs: wrong_kernels.launch(t, freqs[:1].clone()),
-        definitions.rope,
+        Cell("y = x + tl.load(x_ptr + i + n, mask=i < n)"),
+        spec(leave_out=STRIDED)(total),
         "out of bounds: ",
     ),
     "one with a lock": (
@@ -243,8 +242,8 @@ def test_a_candidate_that_breaks_the_gpu_is_not_called_again():
 def test_which_candidates_reach_a_gpu(what, when, monkeypatch, tmp_path):
     """An error of a kernel before has ended all CUDA calls."""
     candidate, wanted, told = ON_A_GPU[what]
-    if candidate is LOCKED:
-        candidate = LOCKED.launcher(tmp_path)
+    if isinstance(candidate, Cell):
+        candidate = candidate.launcher(tmp_path)
 
     def fail(*_):
         raise torch.AcceleratorError(BROKEN)

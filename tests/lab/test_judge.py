@@ -3,47 +3,83 @@
 Those are judged in their notebooks: `tests/notebooks/test_answers_in_notebooks.py`.
 """
 
-import functools
 from dataclasses import replace
 from importlib import import_module
 
 import pytest
 import torch
 
-import wrong_kernels
 from cells import Cell, names_in
+from readers_rung import my_rope_of
 from rope_lab.judge import attempt, definitions, why
 from rope_lab.judge import check_exercise as judge_module
 from rope_lab.judge.climb import specifications
 from rope_lab.judge.spec import STRIDED, Case, Spec, spec
 from rope_lab.judge.why import changes
 from rope_lab.judge.written import unlike_its_look
+from rope_lab.rungs import RUNGS
 
 judge = judge_module.check_exercise
 
 
-def numbered(number):
-    return functools.partial(wrong_kernels.launch, mistake=number)
+right = RUNGS[7].module.my_rope
+BY_ROWS = {"block_r, num_warps = 8, 1": "block_r, num_warps = 1, 1"}
+HALVES = {"x2 * cos2 + x1 * sin2": "x2 * cos2 - x1 * sin2"}
+HEADS = BY_ROWS | {
+    "    angle_ptrs = freqs_ptr + position *": "    turn = tl.program_id(0) % heads\n"
+    "    angle_ptrs = freqs_ptr + turn *",
+}
+LATER = "    angle_ptrs ="
+IN_BF16 = "    if t_ptr.dtype.element_ty == tl.bfloat16:\n        "
 
 
-WRONG = {  # -> the candidate, the kind of its evidence, and some words of the verdict
-    "heads counted for positions": (numbered(13), "index", "`turn` is 1 for result[0, 0, 1, 0]"),
+def rope_with(changes, folder):
+    """The kernel of rung 7 with some of its text replaced."""
+    source = RUNGS[7].source
+    for text, instead in changes.items():
+        assert text in source
+        source = source.replace(text, instead)
+    return my_rope_of(source, folder)
+
+
+def keeps_a_table_by_its_address(t, freqs, kept={}):  # noqa: B006 (it is to be kept)
+    return right(t, kept.setdefault((freqs.data_ptr(), freqs.shape), freqs.clone()))
+
+
+WRONG = {  # -> what is changed, or the candidate; the kind of its evidence; words of the verdict
+    "heads counted for positions": (HEADS, "index", "`turn` is 1 for result[0, 0, 1, 0]"),
     "a forgotten stride of the tail": (
-        numbered(17),
+        {"t_ptrs + (column * stride_d)": "t_ptrs + column"},
         "wrong element",
         "t[0, 0, 0, 6] instead of t[0, 0, 0, 12]",
     ),
-    "wrong in bf16 alone": (numbered(3), "too narrow", "in bfloat16"),
-    "through fp16": (numbered(4), "too narrow", "float16 ends at 65504"),
-    "16-bit offsets": (numbered(5), "size", "in the case 'a large tensor'; 14 other cases are"),
-    "no table beyond position 15": (numbered(6), "size", "Smaller tensors are right"),
+    "wrong in bf16 alone": (
+        {LATER: f"{IN_BF16}x2 = -x2\n{LATER}"},
+        "too narrow",
+        "in bfloat16",
+    ),
+    "through fp16": (
+        {LATER: f"{IN_BF16}x1 = x1.to(tl.float16).to(tl.float32)\n{LATER}"},
+        "too narrow",
+        "float16 ends at 65504",
+    ),
+    "16-bit offsets": (
+        {"x1 = tl.load(t_ptrs": "x1 = tl.load(t_ptr + t_row.to(tl.int16)[:, None]"},
+        "size",
+        "in the case 'a large tensor'; 14 other cases are",
+    ),
+    "no table beyond position 15": (
+        {"mask=pair < HALF)": "mask=(pair < HALF) & (position < 16), other=0.0)"},
+        "size",
+        "Smaller tensors are right",
+    ),
     "a table kept by its address": (
-        wrong_kernels.keeps_a_table_by_its_address,
+        keeps_a_table_by_its_address,
         "kept",
         "something is kept from the call before",
     ),
     "another dtype": (
-        lambda t, freqs: wrong_kernels.launch(t.float(), freqs),
+        lambda t, freqs: right(t.float(), freqs),
         "",
         "dtype float32, expected float16",
     ),
@@ -56,19 +92,21 @@ WRONG = {  # -> the candidate, the kind of its evidence, and some words of the v
 
 
 @pytest.mark.parametrize("candidate, kind, told", WRONG.values(), ids=WRONG.keys())
-def test_a_wrong_kernel_gets_evidence(candidate, kind, told):
+def test_a_wrong_kernel_gets_evidence(candidate, kind, told, tmp_path):
+    if isinstance(candidate, dict):
+        candidate = rope_with(candidate, tmp_path)
     verdict = judge(candidate, replace(definitions.rope, kernel=False))  # PyTorch copies a table
     assert not verdict and verdict.state == "wrong"
     assert verdict.evidence.kind == kind and told in repr(verdict), verdict
 
 
-def test_a_verdict_is_given_within_its_budget(monkeypatch):
+def test_a_verdict_is_given_within_its_budget(monkeypatch, tmp_path):
     """And says what it knows then."""
     monkeypatch.setattr(changes, "FOR_PROOFS", 600)
     monkeypatch.setattr(changes, "IN_ALL", 3000)
     budgets = []
     monkeypatch.setattr(why, "Budget", lambda: budgets.append(changes.Budget()) or budgets[-1])
-    verdict = judge(numbered(13), definitions.rope)
+    verdict = judge(rope_with(HEADS, tmp_path), definitions.rope)
     assert "freqs[1, 0, 0, 0] instead of freqs[0, 0, 0, 0]" in verdict.evidence.words, verdict
     (budget,) = budgets
     assert budget.hurries and budget.spent <= 3000
@@ -94,13 +132,13 @@ def test_what_a_line_means_is_told_where_it_reads_like_something_else(line, told
 
 def test_a_right_kernel_passes_and_its_launches_are_counted():
     """Where there are none, the verdict of the CPU is that of a GPU as well."""
-    verdict = judge(wrong_kernels.launch, definitions.rope)
+    verdict = judge(right, definitions.rope)
     assert verdict and len(verdict.cases.right) == verdict.cases.launches == 15, verdict
     assert judge(definitions.rope.function, definitions.rope).cases.launches == 0
 
 
-def test_the_verdict_says_where_and_who():
-    verdict = judge(numbered(2), definitions.rope)
+def test_the_verdict_says_where_and_who(tmp_path):
+    verdict = judge(rope_with(HALVES | BY_ROWS, tmp_path), definitions.rope)
     cases, compared = verdict.cases, verdict.compared
     assert cases.wrong == "small and plain" and compared.shape == (4, 1, 2, 8)
     assert compared.first_wrong_index == (0, 0, 0, 4) and cases.owner == "program 0"
@@ -108,19 +146,22 @@ def test_the_verdict_says_where_and_who():
     assert compared.largest_error > abs(compared.got - compared.expected) > 0
     assert len(cases.also_wrong) == 13 and not cases.right
     assert repr(verdict).startswith("WRONG in the case 'small and plain'; every case fails\n")
-    verdict = judge(numbered(13), definitions.rope)
+    verdict = judge(rope_with(HEADS, tmp_path), definitions.rope)
     assert verdict.compared.first_wrong_index[:3] == (0, 0, 1)
     assert verdict.cases.owner == "program 1"
 
 
 @pytest.mark.parametrize(
-    "stub, said",
+    "words, said",
     (
-        (wrong_kernels.stub, "NOT YET: replace"),
-        (wrong_kernels.stub_with_words, "NOT YET: begin with the masks"),
+        ((), "NOT YET: replace"),
+        (("begin with the masks",), "NOT YET: begin with the masks"),
     ),
 )
-def test_a_stub_is_told_how_to_begin(stub, said):
+def test_a_stub_is_told_how_to_begin(words, said):
+    def stub(t, freqs):
+        raise NotImplementedError(*words)
+
     verdict = judge(stub, definitions.rope)
     assert not verdict and verdict.state == "not yet" and repr(verdict).startswith(said)
 
@@ -132,8 +173,8 @@ def not_of_five(x):
 
 
 NO_LAUNCHERS = {  # the candidate, and words of the verdict
-    "a kernel": (wrong_kernels.doubling_kernel, "a kernel: give the function that launches it"),
-    "a launch": (wrong_kernels.doubling_kernel[(1,)], "a kernel: give the function that launches"),
+    "a kernel": (RUNGS[7].module.my_rope_kernel, "a kernel: give the function that launches it"),
+    "a launch": (RUNGS[7].module.my_rope_kernel[(1,)], "a kernel: give the function that launches"),
     "a tensor": (torch.ones(3), "a Tensor: give it a function"),
 }
 
@@ -172,7 +213,11 @@ def test_right_results_without_a_kernel_are_not_enough():
 
 
 def test_what_a_candidate_prints_is_shown_once(capsys):
-    assert judge(wrong_kernels.prints, definitions.rotate_half)
+    def prints(x):
+        print("the shape is", x.shape)
+        return definitions.rotate_half.function(x)
+
+    assert judge(prints, definitions.rotate_half)
     said = capsys.readouterr().out
     assert said == "Printed in the case 'small and plain':\nthe shape is torch.Size([4, 1, 2, 8])\n"
 

@@ -12,11 +12,11 @@ import torch
 from IPython.extensions import autoreload
 
 import rope_lab as lab
-import wrong_kernels
 from processes import run_python
 from rope_lab.judge import definitions
 from rope_lab.n00.exercises import scaled_copy
 from rope_lab.run import IN_THE_INTERPRETER, Now, is_interpreted
+from rope_lab.rungs import RUNGS
 
 triton = pytest.importorskip("triton", reason="needs Triton")
 
@@ -180,7 +180,7 @@ def test_threads_launch_compile_and_judge_by_turns(notebook, as_before):
 
     def work(number):
         if number % 4 == 0:
-            return bool(lab.check_exercise(wrong_kernels.launch, definitions.rope))
+            return bool(lab.check_exercise(RUNGS[7].module.my_rope, definitions.rope))
         if number % 4 == 1 and compiles_here():
             return compile_for("sm_90", names["kernel"], X, X, BLOCK=8).registers > 0
         return torch.equal(names["run"](number + X), 2 * number + X + 7)
@@ -194,12 +194,13 @@ def test_threads_launch_compile_and_judge_by_turns(notebook, as_before):
 VERDICT = """
 import rope_lab as lab
 lab.need_triton()
-import torch, wrong_kernels
+import torch
 from inspected_kernels import scaled_tanh
 from rope_lab.compiler.compile import compiles_here
 from rope_lab.judge import definitions
+from rope_lab.rungs import RUNGS
 x = torch.randn(2, 8)
-print(lab.check_exercise(wrong_kernels.launch, definitions.rope).state, compiles_here())
+print(lab.check_exercise(RUNGS[7].module.my_rope, definitions.rope).state, compiles_here())
 print(torch.allclose(scaled_tanh(x), torch.tanh(0.5 * x)), "torch._dynamo" in sys.modules)
 """
 FRESH = {  # what comes before, TRITON_INTERPRET, and whether Triton compiles
