@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from cells import Cell, names_in
-from readers_rung import my_rope_of
+from readers_rung import rung_with
 from rope_lab.judge import attempt, definitions, why
 from rope_lab.judge import check_exercise as judge_module
 from rope_lab.judge.climb import specifications
@@ -31,15 +31,6 @@ HEADS = BY_ROWS | {
 }
 LATER = "    angle_ptrs ="
 IN_BF16 = "    if t_ptr.dtype.element_ty == tl.bfloat16:\n        "
-
-
-def rope_with(changes, folder):
-    """The kernel of rung 7 with some of its text replaced."""
-    source = RUNGS[7].source
-    for text, instead in changes.items():
-        assert text in source
-        source = source.replace(text, instead)
-    return my_rope_of(source, folder)
 
 
 def keeps_a_table_by_its_address(t, freqs, kept={}):  # noqa: B006 (it is to be kept)
@@ -94,7 +85,7 @@ WRONG = {  # -> what is changed, or the candidate; the kind of its evidence; wor
 @pytest.mark.parametrize("candidate, kind, told", WRONG.values(), ids=WRONG.keys())
 def test_a_wrong_kernel_gets_evidence(candidate, kind, told, tmp_path):
     if isinstance(candidate, dict):
-        candidate = rope_with(candidate, tmp_path)
+        candidate = rung_with(7, candidate, tmp_path)
     verdict = judge(candidate, replace(definitions.rope, kernel=False))  # PyTorch copies a table
     assert not verdict and verdict.state == "wrong"
     assert verdict.evidence.kind == kind and told in repr(verdict), verdict
@@ -106,7 +97,7 @@ def test_a_verdict_is_given_within_its_budget(monkeypatch, tmp_path):
     monkeypatch.setattr(changes, "IN_ALL", 3000)
     budgets = []
     monkeypatch.setattr(why, "Budget", lambda: budgets.append(changes.Budget()) or budgets[-1])
-    verdict = judge(rope_with(HEADS, tmp_path), definitions.rope)
+    verdict = judge(rung_with(7, HEADS, tmp_path), definitions.rope)
     assert "freqs[1, 0, 0, 0] instead of freqs[0, 0, 0, 0]" in verdict.evidence.words, verdict
     (budget,) = budgets
     assert budget.hurries and budget.spent <= 3000
@@ -138,7 +129,7 @@ def test_a_right_kernel_passes_and_its_launches_are_counted():
 
 
 def test_the_verdict_says_where_and_who(tmp_path):
-    verdict = judge(rope_with(HALVES | BY_ROWS, tmp_path), definitions.rope)
+    verdict = judge(rung_with(7, HALVES | BY_ROWS, tmp_path), definitions.rope)
     cases, compared = verdict.cases, verdict.compared
     assert cases.wrong == "small and plain" and compared.shape == (4, 1, 2, 8)
     assert compared.first_wrong_index == (0, 0, 0, 4) and cases.owner == "program 0"
@@ -146,7 +137,7 @@ def test_the_verdict_says_where_and_who(tmp_path):
     assert compared.largest_error > abs(compared.got - compared.expected) > 0
     assert len(cases.also_wrong) == 13 and not cases.right
     assert repr(verdict).startswith("WRONG in the case 'small and plain'; every case fails\n")
-    verdict = judge(rope_with(HEADS, tmp_path), definitions.rope)
+    verdict = judge(rung_with(7, HEADS, tmp_path), definitions.rope)
     assert verdict.compared.first_wrong_index[:3] == (0, 0, 1)
     assert verdict.cases.owner == "program 1"
 

@@ -8,8 +8,7 @@ import torch
 import pairwise
 import rope_lab as lab
 from rope_lab.compiler.assembly import needs_of_amd, widths_of
-from rope_lab.compiler.compile import Compiled, compile_for, job_of, target_of
-from rope_lab.compiler.launch_limits import Refused
+from rope_lab.compiler.compile import Compiled, compile_for, target_of
 
 triton = pytest.importorskip("triton", reason="needs Triton")
 
@@ -24,7 +23,7 @@ from rope_lab.compiler.stages import (  # noqa: E402
 )
 from rope_lab.judge.climb.instruments import headline  # noqa: E402
 from rope_lab.judge.rehearsal import rehearsed  # noqa: E402
-from rope_lab.rungs import RUNGS, rung_2_tile  # noqa: E402
+from rope_lab.rungs import RUNGS  # noqa: E402
 
 MEMORY = torch.zeros(4096, dtype=torch.bfloat16)
 FP32 = torch.zeros(4096)
@@ -36,14 +35,6 @@ def copy_kernel(t_ptr, out_ptr, stride, D: tl.constexpr):
     column = tl.arange(0, D)
     x = tl.load(t_ptr + tl.program_id(0) * stride + column)
     tl.store(out_ptr + column, x)
-
-
-@triton.jit
-def product_kernel(x_ptr, out_ptr, M: tl.constexpr, K: tl.constexpr):
-    i = tl.arange(0, M)[:, None] * K + tl.arange(0, K)[None, :]
-    x = tl.load(x_ptr + i)
-    j = tl.arange(0, M)[:, None] * M + tl.arange(0, M)[None, :]
-    tl.store(out_ptr + j, tl.dot(x, x.trans()))
 
 
 @triton.jit
@@ -60,12 +51,6 @@ def calling_kernel(t_ptr, out_ptr, D: tl.constexpr):
 
 def copied(tensor=MEMORY, stride=256, **options):
     return compile_for("sm_90", copy_kernel, tensor, MEMORY, stride, D=256, num_warps=1, **options)
-
-
-def compiled_tile(rows=8, num_warps=1, **options):
-    sizes = {"HALF": 128, "BLOCK_R": rows, "BLOCK_HALF": 128, "num_warps": num_warps}
-    arguments = MEMORY, FP32, MEMORY, 128
-    return compile_for("sm_90", rung_2_tile.my_rope_kernel, *arguments, **sizes, **options)
 
 
 @pytest.fixture(scope="module")
@@ -88,34 +73,6 @@ def test_a_launch_is_specialised_on_alignment_and_divisibility():
         f"%t_ptr: !tt.ptr<bf16>\n{second}\n%stride: i32"
     )
     assert "stride" not in signature(copied(stride=1))
-
-
-@pytest.mark.needs_compiler
-def test_options_of_a_launch_are_no_arguments_of_the_kernel():
-    few = compiled_tile(maxnreg=64)
-    assert few.registers == 64 and few.spilled > 0 and few.stack > few.spilled / 4
-    assert compiled_tile().registers > 64 and compiled_tile().spilled == 0
-
-
-@pytest.mark.needs_compiler
-def test_what_the_compiler_refuses_is_said_in_its_words():
-    with pytest.raises(
-        RuntimeError, match=r"copy_kernel does not compile for sm_90:[\s\S]*power of 2"
-    ):
-        compile_for("sm_90", copy_kernel, MEMORY, MEMORY, 7, D=100)
-    with pytest.raises(RuntimeError, match="nonsense"):
-        copied(nonsense=1)
-
-
-@pytest.mark.needs_compiler
-def test_more_shared_memory_than_an_sm_has_is_refused():
-    """Triton says so where it loads a kernel, which nothing does here."""
-    small, large = (
-        job_of("sm_90", product_kernel, FP32, FP32, M=64, K=columns) for columns in (512, 1024)
-    )
-    assert small.done(check=True)["shared"] == 64 * 512 * 4
-    with pytest.raises(Refused, match="shared memory, Required: 262144, Hardware limit: 232448"):
-        large.done(check=True)
 
 
 # Room on a multiprocessor
