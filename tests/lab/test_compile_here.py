@@ -73,12 +73,6 @@ def test_lines_are_those_of_the_cell(kernel):
     assert {text[one.line - 1].strip() for one in stores} == {text[-1].strip()}
 
 
-def test_what_a_kernel_cannot_use_is_named(tmp_path):
-    kernel = names_in(CELL.replace("FACTOR)", "FACTOR + table)"), tmp_path, table=X)["kernel"]
-    with pytest.raises(Refused, match="Cannot access global variable table"):
-        compiled(kernel)
-
-
 def test_what_is_defined_again_is_compiled_again(kernel, tmp_path):
     """Triton itself takes a hash of all that a kernel uses once."""
     around = kernel.fn.__globals__

@@ -4,7 +4,6 @@ from collections import defaultdict, namedtuple
 from unittest.mock import patch
 
 import matplotlib
-import matplotlib.pyplot as plt
 import pytest
 import torch
 from hypothesis import given
@@ -29,19 +28,6 @@ def panels_of(call, *arguments, **options):
     with patch.object(draw_launch_module, "draw_panels") as draw:
         lab.draw_launch(call, *arguments, **options)
     return draw.call_args[0][0] if draw.called else []
-
-
-@pytest.fixture
-def pictures(monkeypatch):
-    """Each figure with its description, in place of showing it."""
-    found = []
-    matplotlib.use("agg")
-    shown = lambda figure, metadata: found.append((figure, metadata["image/png"]["alt"]))  # noqa: E731
-    monkeypatch.setattr(style, "display", shown)
-    with matplotlib.rc_context():
-        style.style()
-        yield found
-        plt.close("all")
 
 
 # whose each element is
@@ -236,11 +222,11 @@ def key_of(figure):
     return [text.get_text() for text in legend.get_texts()]
 
 
-def test_cells_have_numbers_colors_and_marks(pictures, device):
+def test_cells_have_numbers_colors_and_marks(shown, device):
     x, out = torch.arange(12.0, device=device), torch.zeros(12, device=device)
     lab.draw_launch(copy_kernel[(2,)], x, out, 10, BLOCK=4)
     lab.draw_launch(copy_kernel[(3,)], x[:10], out[:10], 10, BLOCK=4, loads="x_ptr")
-    (two, alt), (three, _) = pictures
+    (two, alt), (three, _) = shown
     (ax,) = two.axes
     assert [text.get_text() for text in ax.texts] == list("00001111")
     fills = [patch.get_facecolor() for patch in ax.patches]
@@ -262,20 +248,20 @@ def test_cells_have_numbers_colors_and_marks(pictures, device):
 
 
 @pytest.mark.parametrize("programs", (8, 9))
-def test_programs_have_different_colors_or_the_key_says_that_colors_repeat(programs, pictures):
+def test_programs_have_different_colors_or_the_key_says_that_colors_repeat(programs, shown):
     lab.draw_launch(copy_kernel[(programs,)], torch.zeros(9), torch.zeros(9), 9, BLOCK=1)
-    ((figure, _),) = pictures
+    ((figure, _),) = shown
     fills = [patch.get_facecolor() for patch in figure.axes[0].patches if not patch.get_hatch()]
     repeat = len({*fills}) < len(fills)
     assert len(fills) == programs and repeat == (programs > 8)
     assert ("number, color: the program (colors repeat)" in key_of(figure)) == repeat
 
 
-def test_a_store_into_padding_and_one_by_several_programs_are_told(pictures, device):
+def test_a_store_into_padding_and_one_by_several_programs_are_told(shown, device):
     rows, out = torch.zeros(3, 8, device=device)[:, :6], torch.zeros(4, 4, device=device)
     lab.draw_launch(fill_kernel[(1, 2)], rows, 3, 7, 8, 1, PROGRAM_ROWS=4, ROWS=4, COLUMNS=4)
     lab.draw_launch(fill_kernel[(2, 1)], out, 4, 4, 4, 1, PROGRAM_ROWS=1, ROWS=2, COLUMNS=4)
-    (padded, of_padded), (shared, of_shared) = pictures
+    (padded, of_padded), (shared, of_shared) = shown
     told = "2 programs store all 18 elements of out_ptr, and 3 that are not its own"
     assert of_padded.startswith(told) and "outside of the tensor" in key_of(padded)
     words = [text.get_text() for text in shared.axes[0].texts]
@@ -284,26 +270,26 @@ def test_a_store_into_padding_and_one_by_several_programs_are_told(pictures, dev
     assert "4 are stored more than once, the first is [1, 0], by 0,0 and 1,0" in of_shared
 
 
-def test_a_picture_is_as_wide_as_its_cells_and_the_key_beside_them(pictures):
+def test_a_picture_is_as_wide_as_its_cells_and_the_key_beside_them(shown):
     """Otherwise half of it would be empty. Without room for the key, the picture has full width."""
     for columns in (6, 32):
         x = torch.zeros(4, columns)
         lab.draw_launch(copy_kernel[(columns,)], x, torch.zeros(4, columns), x.numel(), BLOCK=4)
-    narrow, wide = (figure.get_figwidth() for figure, _ in pictures)
+    narrow, wide = (figure.get_figwidth() for figure, _ in shown)
     assert narrow < 0.8 * style.WIDTH and wide == style.WIDTH
-    for figure, _ in pictures:
+    for figure, _ in shown:
         figure.draw_without_rendering()
         (title,) = (text for text in figure.texts if text.get_text() == figure.get_suptitle())
         (key,) = figure.legends
         assert not key.get_window_extent().overlaps(title.get_window_extent())
-    figure, _ = pictures[0]
+    figure, _ = shown[0]
     cells, key = figure.axes[0].get_window_extent(), figure.legends[0].get_window_extent()
     assert 0 < key.x0 - cells.x1 < 0.4 * figure.dpi
 
 
-def test_a_number_that_is_too_wide_for_a_cell_is_written_once_for_neighbors(pictures):
+def test_a_number_that_is_too_wide_for_a_cell_is_written_once_for_neighbors(shown):
     lab.draw_launch(copy_kernel[(128,)], torch.zeros(512), torch.zeros(512), 512, BLOCK=4)
-    texts = pictures[0][0].axes[0].texts
+    texts = shown[0][0].axes[0].texts
     assert [text.get_text() for text in texts[-3:]] == ["125", "126", "127"]
     assert [text.get_position()[0] for text in texts[-3:]] == [22, 26, 30]  # of columns 20 to 31
     assert len(texts) == 4 * 100 + 28

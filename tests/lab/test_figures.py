@@ -21,21 +21,7 @@ from rope_lab.records import recorded
 from rope_lab.run_notebooks import with_palette
 from rope_lab.timing import Timing
 
-
-@pytest.fixture(autouse=True)
-def shown(monkeypatch):
-    """Figures and their alternative texts, in place of a notebook that shows them."""
-    figures = []
-    matplotlib.use("agg")
-    monkeypatch.setattr(
-        style,
-        "display",
-        lambda figure, metadata: figures.append((figure, metadata["image/png"]["alt"])),
-    )
-    with matplotlib.rc_context():
-        style.style()
-        yield figures
-        plt.close("all")
+pytestmark = pytest.mark.usefixtures("shown")
 
 
 def scaled(key, factor):

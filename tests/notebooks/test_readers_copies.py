@@ -2,11 +2,14 @@
 
 import os
 import re
+import runpy
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pytest
@@ -176,56 +179,54 @@ def test_nothing_of_the_readers_is_overwritten(checkout, originals):
 # the command
 
 
-@pytest.fixture
-def make(checkout):
-    """Run make in the checkout, with this Python and a JupyterLab that ends."""
+COPIED = "Copied into my_notebooks: 3 notebooks, without outputs."
+UP_TO_DATE = "Your copies in my_notebooks are up to date."
+STALE = "Changed since they were copied, and left as you have them: 00_start."
+
+
+def test_the_command_says_what_it_has_done(checkout, originals, monkeypatch, capsys):
+    make_copies = readers_copies.make_copies
+    monkeypatch.setattr(readers_copies, "make_copies", lambda: make_copies(checkout))
+    for said in (COPIED, UP_TO_DATE, STALE):
+        if said is STALE:
+            edit(originals / "00_start.ipynb", "a = 2")
+        readers_copies.main()
+        assert capsys.readouterr().out.startswith(said)
+    (originals / "00_start.ipynb").write_text("<<<<<<< ours", encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"00_start.ipynb is not a notebook"):
+        readers_copies.main()
+
+
+def test_the_lab_opens_the_readers_own_copies(monkeypatch):
+    called = []
+    server = SimpleNamespace(wait=lambda: 0)
+    monkeypatch.setattr(subprocess, "call", lambda command, cwd: called.append(command) or 0)
+    monkeypatch.setattr(subprocess, "Popen", lambda command, cwd: called.append(command) or server)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    assert runpy.run_path(str(ROOT / "lab.py"))["open_lab"]("python", ["--port=9"]) == 0
+    copying, opening = called
+    assert copying == ["python", "tools/readers_copies.py"]
+    assert "--LabApp.default_url=/lab/tree/my_notebooks/00_start_here.ipynb" in opening
+    assert opening[-1] == "--port=9"  # a reader's options come last
+
+
+def test_every_command_finds_an_environment_whose_path_has_a_space(tmp_path):
+    """Its path is one word to the shell."""
     if shutil.which("make") is None:
         pytest.skip("make is not installed")
-    (checkout / "tools").mkdir()
-    for name in ("Makefile", "lab.py", "tools/readers_copies.py"):
-        shutil.copy(ROOT / name, checkout / name)
-    commands = checkout / "my venv/bin"
-    commands.mkdir(parents=True)
-    (commands / "python").symlink_to(sys.executable)
-    (checkout / "jupyterlab.py").write_text("import sys; print(*sys.argv[1:])", encoding="utf-8")
-    # `make test` may run this test, and its make would tell ours what it was told
-    env = {name: value for name, value in os.environ.items() if "MAKE" not in name}
-
-    def run(*arguments):
-        called = ["make", *arguments, "VENV=my venv"]
-        return subprocess.run(called, cwd=checkout, env=env, capture_output=True, encoding="utf-8")
-
-    return run
-
-
-def test_make_lab_opens_the_readers_own_copies(make, originals):
-    for first in (
-        "Copied into my_notebooks: 3 notebooks, without outputs.",
-        "Your copies in my_notebooks are up to date.",
-        "Changed since they were copied, and left as you have them: 00_start.",
-    ):
-        if first.startswith("Changed"):
-            edit(originals / "00_start.ipynb", "a = 2")
-        ran = make("lab", "LAB_FLAGS=--port=9")
-        assert ran.stdout.startswith(first) and ran.stderr == ""
-        assert "=/lab/tree/my_notebooks/00_start_here.ipynb " in ran.stdout
-        assert ran.stdout.endswith(" --port=9\n")  # a reader's options come last
-    (originals / "00_start.ipynb").write_text("<<<<<<< ours", encoding="utf-8")
-    ran = make("lab")
-    assert ran.returncode and ran.stdout == ""
-    assert "00_start.ipynb is not a notebook" in ran.stderr and "Traceback" not in ran.stderr
-
-
-def test_every_command_finds_an_environment_whose_path_has_a_space(make):
-    """Its path is one word to the shell."""
+    (tmp_path / "my venv/bin").mkdir(parents=True)
     targets = ("lab", "test", "test-all", "mutants", "notebooks", "hugging_face", "bench", "record")
-    planned = make("--dry-run", *targets, "site")
+    venv = f"VENV={tmp_path}/my venv"
+    # `make test` may run this test, and its make would tell this one what it was told
+    env = {name: value for name, value in os.environ.items() if "MAKE" not in name}
+    called = ["make", "--dry-run", *targets, "site", venv]
+    planned = subprocess.run(called, cwd=ROOT, env=env, capture_output=True, encoding="utf-8")
     assert planned.returncode == 0, planned.stderr
     one_line_each = planned.stdout.replace("\\\n", "")  # as the shell reads them
     words = shlex.split(one_line_each, comments=True)
     called = [word.strip("()") for word in words if "venv/bin/" in word]
     assert len(called) > len(targets)
-    assert all(word.startswith("my venv/bin/") for word in called), called
+    assert all(word.startswith(f"{tmp_path}/my venv/bin/") for word in called), called
 
 
 # what git and nbval do with copies, backups and checkpoints

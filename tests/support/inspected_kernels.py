@@ -1,11 +1,8 @@
 """Kernels for `test_inspect.py` that are more than a line of an element-wise one (`cells.py`)."""
 
-from typing import NamedTuple
-
 import torch
 import triton
 import triton.language as tl
-from torch import Tensor
 from triton.language.extra.libdevice import tanh
 
 
@@ -60,13 +57,6 @@ def pipelined_kernel(x_ptr, out_ptr, D, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def minus_sum_kernel(x_ptr, out_ptr, D, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + i)
-    tl.store(out_ptr + i, x - tl.sum(x))
-
-
-@triton.jit
 def tanh_kernel(x_ptr, out_ptr, D, scale, BLOCK: tl.constexpr):
     """Of a function that is imported before the lab is; its branches are in a library."""
     i, column = tl.program_id(0) * D + tl.arange(0, BLOCK), tl.arange(0, BLOCK)
@@ -93,37 +83,6 @@ def tuned(x):
     out = torch.empty_like(x)
     tuned_kernel[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, out, x.numel())
     return out
-
-
-@triton.jit
-def often_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    while tl.min(i) < n:
-        tl.store(out_ptr + i, 2 * tl.load(x_ptr + i, mask=i < n), mask=i < n)
-        i += BLOCK * tl.num_programs(0)
-
-
-def often(x):
-    out = torch.empty_like(x)
-    often_kernel[(2,)](x, out, x.numel(), BLOCK=64)
-    return out
-
-
-class Tensors(NamedTuple):
-    x: Tensor
-    out: Tensor
-
-
-@triton.jit
-def of_a_tuple_kernel(tensors, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(tensors.out + i, 2 * tl.load(tensors.x + i, mask=i < n), mask=i < n)
-
-
-def of_a_tuple(x):
-    tensors = Tensors(x, torch.empty_like(x))
-    of_a_tuple_kernel[(triton.cdiv(x.numel(), 128),)](tensors, x.numel(), BLOCK=128)
-    return tensors.out
 
 
 @triton.jit
