@@ -12,6 +12,7 @@ import torch
 from IPython.extensions import autoreload
 
 import rope_lab as lab
+from cells import Cell
 from processes import run_python
 from rope_lab.judge import definitions
 from rope_lab.n00.exercises import scaled_copy
@@ -221,25 +222,7 @@ def test_a_verdict_whatever_came_before(what):
     assert said == ["right", str(compiles), "True", "False"]
 
 
-MINE = """
-import torch
-import triton
-import triton.language as tl
-
-@triton.jit
-def part(x):
-    return FACTOR * x
-
-@triton.jit
-def scaled_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out_ptr + i, part(tl.load(x_ptr + i, mask=i < n)), mask=i < n)
-
-def scaled(x, block=128):
-    out = torch.empty_like(x)
-    scaled_kernel[(triton.cdiv(x.numel(), block),)](x, out, x.numel(), BLOCK=block)
-    return out
-"""
+MINE = Cell("y = part(x)", above="@triton.jit\ndef part(x):\n    return FACTOR * x").text
 
 
 @pytest.mark.parametrize("how", ("reload", "autoreload"))
@@ -252,11 +235,11 @@ def test_an_edited_file_gets_the_verdict_on_what_it_says_now(how, tmp_path, monk
         file.write_text(MINE.replace("FACTOR", str(factor)), encoding="utf-8")
         os.utime(file, (len(found), len(found)))
         if not found:
-            scaled = importlib.import_module(name).scaled
+            scaled = importlib.import_module(name).doubled
             reloader.mark_module_reloadable(name)
             reloader.enabled = True
         elif how == "reload":
-            scaled = importlib.reload(sys.modules[name]).scaled
+            scaled = importlib.reload(sys.modules[name]).doubled
         reloader.check()  # what %autoreload does before each cell
         found.append(lab.check_exercise(scaled, scaled_copy).state)
     assert found == ["right", "wrong", "right"]

@@ -79,8 +79,8 @@ class Cell:
     tensors: str = "x"
     instead: dict[str, str] = field(default_factory=dict)
 
-    def launcher(self, folder):
-        """The function that launches the kernel."""
+    @property
+    def text(self):
         parts = {name: getattr(self, name) for name in ("above", "options", "kind", "tensors")}
         pointers = ", ".join(f"{name}_ptr" for name in self.tensors.split(", "))
         lines = self.lines.replace("\n", "\n    ")
@@ -88,4 +88,8 @@ class Cell:
         for words, others in self.instead.items():
             assert words in text
             text = text.replace(words, others)
-        return names_in(text, folder)["doubled"]
+        return text
+
+    def launcher(self, folder):
+        """The function that launches the kernel."""
+        return names_in(self.text, folder)["doubled"]
