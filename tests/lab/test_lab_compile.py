@@ -1,7 +1,5 @@
 """`compile_for`: compiled like a launch, and shown as it is; no GPU."""
 
-import re
-
 import pytest
 import torch
 
@@ -15,10 +13,7 @@ triton = pytest.importorskip("triton", reason="needs Triton")
 import triton.language as tl  # noqa: E402
 
 from rope_lab.compiler.stages import (  # noqa: E402
-    STAGES,
     evaluations_of_threads,
-    kernel_lines,
-    operations,
     signature,
 )
 from rope_lab.judge.climb.instruments import headline  # noqa: E402
@@ -37,25 +32,8 @@ def copy_kernel(t_ptr, out_ptr, stride, D: tl.constexpr):
     tl.store(out_ptr + column, x)
 
 
-@triton.jit
-def doubled(x):
-    return x + x
-
-
-@triton.jit
-def calling_kernel(t_ptr, out_ptr, D: tl.constexpr):
-    column = tl.arange(0, D)
-    x = tl.load(t_ptr + column)
-    tl.store(out_ptr + column, tl.sin(doubled(x)))
-
-
 def copied(tensor=MEMORY, stride=256, **options):
     return compile_for("sm_90", copy_kernel, tensor, MEMORY, stride, D=256, num_warps=1, **options)
-
-
-@pytest.fixture(scope="module")
-def calling() -> Compiled:
-    return compile_for("sm_90", calling_kernel, FP32, FP32, D=128, num_warps=1)
 
 
 # Compiled as a launch would be
@@ -150,27 +128,6 @@ def test_a_cosine_counts_for_each_thread_that_computes_it(num_warps):
     sizes = {"R": 8, "C": 128, "num_warps": num_warps}
     code = compile_for("sm_90", cosines_of_sums_kernel, FP32, FP32, **sizes)
     assert evaluations_of_threads(code) == 128 * num_warps
-
-
-# Beside the kernel's lines
-
-# A load is inline PTX of several lines. Triton 3.9 gives them the lines below the kernel's own.
-knows_lines = pytest.mark.skipif(
-    tuple(map(int, triton.__version__.split(".")[:2])) > (3, 7),
-    reason="newer than Triton 3.7, which knows the line of each instruction",
-)
-
-
-@pytest.mark.needs_compiler
-@knows_lines
-@pytest.mark.parametrize("stage", STAGES)
-def test_what_is_inlined_belongs_to_the_line_that_called_it(stage, calling):
-    of_store = operations(calling, stage, "tl.store")
-    adds = [o for o in of_store if re.search(r"arith\.addf|add\.f32|FADD|FMUL", o.opcode)]
-    assert adds, of_store
-    lines = set(kernel_lines(calling))
-    used = {operation.line for operation in operations(calling, stage)}
-    assert used <= lines | {0}
 
 
 # Reading AMD's assembly, and names of GPUs
