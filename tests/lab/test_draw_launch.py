@@ -19,6 +19,7 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from cells import Cell
 from inspected_kernels import tuned
 from rope_lab.judge.picture import draw_launch as draw_launch_module
 
@@ -126,21 +127,6 @@ def test_rows_of_a_vector_and_of_more_than_two_dimensions(shape, block):
 
 
 @triton.jit
-def shift_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + (i + 1) % n, mask=i < n)
-    again = tl.load(x_ptr + i, mask=i < n)
-    tl.store(out_ptr + i, x + again, mask=i < n)
-
-
-@triton.jit
-def twice_kernel(out_ptr, BLOCK: tl.constexpr):
-    i = tl.arange(0, BLOCK)
-    tl.store(out_ptr + i, 1.0)
-    tl.store(out_ptr + i // 2, 2.0)
-
-
-@triton.jit
 def counted_kernel(where_ptr, out_ptr, BLOCK: tl.constexpr):
     """Stores where a tensor says, by atomics."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -163,14 +149,20 @@ X, Y, NUMBERS = torch.zeros(8), torch.zeros(8), torch.zeros(6, dtype=torch.int32
 NEIGHBORS = torch.zeros(64)  # a masked lane of one might point to the other
 HALVES = [[0]] * 4 + [[1]] * 4
 LOADED = [[0, 1], [0], [0], [0], [0, 1], [1], [1], [1]]
+BY_FOUR = {"64": "4"}
+SHIFT = Cell(
+    "y = x + tl.load(x_ptr + (i + 1) % n, mask=i < n)",
+    instead={"torch.empty_like(x)": "x", **BY_FOUR},
+)
+TWICE = Cell("tl.store(out_ptr + i // 2, x)\ny = x", instead=BY_FOUR)
 OWNERS = {  # a launch; options; the panels' names; the programs of the cells of each
     "loads, and stores in place": (
-        lambda: (shift_kernel[(2,)], X, X, 8, 4),
+        lambda: (SHIFT, X),
         {"loads": "x_ptr"},
         {"x_ptr": LOADED, "out_ptr": HALVES},
     ),
     "an element that is stored again": (
-        lambda: (twice_kernel[(1,)], X[:4].clone(), 4),
+        lambda: (TWICE, X[:4]),
         {},
         {"out_ptr": [[0, 0, 0], [0, 0, 0], [0], [0]]},
     ),
@@ -203,9 +195,11 @@ OWNERS = {  # a launch; options; the panels' names; the programs of the cells of
 
 
 @pytest.mark.parametrize("what", OWNERS)
-def test_whose_the_cells_are(what):
+def test_whose_the_cells_are(what, tmp_path):
     launch, options, owners = OWNERS[what]
-    drawn = panels_of(*launch(), **options)
+    call, *given = launch()
+    call = call.launcher(tmp_path) if isinstance(call, Cell) else call
+    drawn = panels_of(call, *given, **options)
     assert [panel.name for panel in drawn] == [*owners]
     for panel in drawn:
         sheet = panel.sheet

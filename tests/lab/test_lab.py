@@ -1,9 +1,9 @@
 """What the notebooks stand on: the engine, the verdicts, the timer and its records, the count."""
 
-import dataclasses
 import json
 import sys
 import time
+from dataclasses import asdict, replace
 from functools import partial
 from types import SimpleNamespace
 
@@ -33,41 +33,37 @@ LAPTOP = Engine(
 )
 
 
-def machine(base, **changes):
-    return dataclasses.replace(base, **changes)
-
-
 NO_GPU = {"gpu": "", "nvidia_driver": "470.82"}
 TROUBLED = {  # machine, engine, words of its one sentence
     "driver, but no GPU": (
-        machine(GPU, **NO_GPU),
+        replace(GPU, **NO_GPU),
         INTERPRETED,
         "torch cannot use a GPU: update the driver",
     ),
     "CPU torch beside a GPU": (
-        machine(GPU, **NO_GPU, torch_built_for_cuda=False),
+        replace(GPU, **NO_GPU, torch_built_for_cuda=False),
         INTERPRETED,
         "CPU build of torch",
     ),
-    "no gcc": (machine(GPU, lacks=("a C compiler",)), COMPILED, "install gcc"),
-    "no Triton": (machine(GPU, triton_installed=False), PYTORCH, "Triton is not installed"),
+    "no gcc": (replace(GPU, lacks=("a C compiler",)), COMPILED, "install gcc"),
+    "no Triton": (replace(GPU, triton_installed=False), PYTORCH, "Triton is not installed"),
     "macOS": (
-        machine(LAPTOP, system="Darwin", triton_installed=False),
+        replace(LAPTOP, system="Darwin", triton_installed=False),
         PYTORCH,
         "`python3 lab.py` installs its interpreter",
     ),
     "Windows": (
-        machine(LAPTOP, system="Windows", triton_installed=False),
+        replace(LAPTOP, system="Windows", triton_installed=False),
         PYTORCH,
         "`py lab.py` installs its interpreter",
     ),
     "no compiler beside a GPU": (
-        machine(GPU, system="Windows", compiler_installed=False),
+        replace(GPU, system="Windows", compiler_installed=False),
         INTERPRETED,
         "how to get a compiler",
     ),
     "Triton loaded for its interpreter": (
-        machine(LAPTOP, triton_interprets_all=True),
+        replace(LAPTOP, triton_interprets_all=True),
         INTERPRETED,
         "restart the kernel",
     ),
@@ -83,14 +79,14 @@ def test_each_problem_is_one_sentence_at_the_end_of_the_engines_line(troubled, e
 
 
 def test_a_healthy_machine_has_no_problem():
-    a_mac = machine(LAPTOP, system="Darwin", compiler_installed=False)
-    for healthy in (GPU, LAPTOP, a_mac, machine(a_mac, triton_interprets_all=True)):
+    a_mac = replace(LAPTOP, system="Darwin", compiler_installed=False)
+    for healthy in (GPU, LAPTOP, a_mac, replace(a_mac, triton_interprets_all=True)):
         assert healthy.problems == []
-        assert machine(healthy, interpreter_asked_for=True).kind == INTERPRETED
+        assert replace(healthy, interpreter_asked_for=True).kind == INTERPRETED
     assert GPU.kind == COMPILED
 
 
-def test_the_engine_of_this_machine(device):
+def test_the_engine_of_this_replace(device):
     assert lab.ENGINE.kind == (COMPILED if device == "cuda" else INTERPRETED)
     assert lab.device == lab.ENGINE.device == device
     assert bool(look().gpu) == (device == "cuda")
@@ -236,7 +232,7 @@ def record(folder, key="03/launch-curve"):
         "gpu": "NVIDIA H200",
         "versions": {"torch": "2.11.0", "triton": "3.6.0", "driver": "580.159"},
         "date": "2026-11-20",
-        "cases": {name: dataclasses.asdict(timing) for name, timing in TIMES.items()},
+        "cases": {name: asdict(timing) for name, timing in TIMES.items()},
     }
     (folder / f"{key[:2]}.json").write_text(json.dumps({key: measured}), encoding="utf-8")
 

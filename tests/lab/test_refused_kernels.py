@@ -37,7 +37,13 @@ def inspected(function, large=600):
     return lab.inspect(function, twofold, rows, small=1, large=large)
 
 
-REFUSED = {  # the kernel's lines, and the verdict's words
+def tuned(*configs, more=""):
+    """A tuner above the kernel, of these arguments of `triton.Config`."""
+    listed = ", ".join(f"triton.Config({one})" for one in configs)
+    return f"@triton.autotune([{listed}], key=['n']{more})"
+
+
+REFUSED = {  # the kernel's lines, or its cell, and the verdict's words
     "break": (
         "y = x\nfor k in range(4):\n    if k == 1:\n        break\n    y += x",
         "unsupported AST node type: Break (a loop in a kernel has no break or continue: ",
@@ -81,28 +87,23 @@ REFUSED = {  # the kernel's lines, and the verdict's words
     "math of a number": ("y = x * math.floor(2.5 + 0 * n)", "(Python's math takes constants: "),
     "NumPy's": ("y = x * np.sqrt(4)", "<ufunc 'sqrt'> (a kernel calls tl's functions, and "),
     "a helper without jit": (
-        "y = f(x)",
+        Cell("y = f(x)", above="def f(a):\n    return 2 * a"),
         "Unsupported function referenced: <function f> (a kernel calls tl's functions, and your "
         "own with @triton.jit above their def)",
     ),
     "a number above the cell": (
-        "y = FACTOR * x",
+        Cell("y = FACTOR * x", above="FACTOR = 2"),
         "Cannot access global variable FACTOR from within @jit'ed function (pass it as an argument"
         ", NAME: tl.constexpr, or write NAME = tl.constexpr(...) above the kernel), at: y = FACTOR",
     ),
     "a number that a helper reads": (
-        "y = f(x)",
+        Cell("y = f(x)", above="FACTOR = 2\n@triton.jit\ndef f(a):\n    return FACTOR * a"),
         "variable FACTOR from within @jit'ed function (pass it as an argument, NAME: tl.constexpr,"
         " or write NAME = tl.constexpr(...) above the kernel), at: return FACTOR * a",
     ),
-    "a number that a tuner reads, and the kernel": ("y = FACTOR * x", "variable FACTOR from"),
-}
-ABOVE = {  # what is above the kernel, of the few that need it
-    "a helper without jit": "def f(a):\n    return 2 * a",
-    "a number above the cell": "FACTOR = 2",
-    "a number that a helper reads": "FACTOR = 2\n@triton.jit\ndef f(a):\n    return FACTOR * a",
     "a number that a tuner reads, and the kernel": (
-        "FACTOR = 2\n@triton.autotune([triton.Config({}, num_warps=FACTOR)], key=['n'])"
+        Cell("y = FACTOR * x", above=f"FACTOR = 2\n{tuned('{}, num_warps=FACTOR')}"),
+        "variable FACTOR from",
     ),
 }
 
@@ -111,7 +112,8 @@ ABOVE = {  # what is above the kernel, of the few that need it
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_the_compiler_refuses_is_wrong_and_has_a_cure(what, tmp_path):
     lines, told = REFUSED[what]
-    verdict = lab.check_exercise(Cell(lines, ABOVE.get(what, "")).launcher(tmp_path), twice)
+    cell = lines if isinstance(lines, Cell) else Cell(lines)
+    verdict = lab.check_exercise(cell.launcher(tmp_path), twice)
     begins = "right in the interpreter, but doubling_kernel does not compile for an H200: "
     assert verdict.state == "wrong" and verdict.reason.startswith(begins), verdict
     assert told in verdict.reason and "AssertionError(" not in verdict.reason, verdict
@@ -204,12 +206,6 @@ def test_a_full_disk_is_not_the_kernels_fault(monkeypatch, tmp_path):
     for verdict in (lab.check_exercise(first, twice), inspected(second)):
         assert repr(verdict).startswith(("NOT YET", "RIGHT at the sizes")), verdict
         assert "FileNotFoundError: " in repr(verdict), verdict
-
-
-def tuned(*configs, more=""):
-    """A tuner above the kernel, of these arguments of `triton.Config`."""
-    listed = ", ".join(f"triton.Config({one})" for one in configs)
-    return f"@triton.autotune([{listed}], key=['n']{more})"
 
 
 IN_PLACE = {"out = torch.empty_like(x)": "out = x"}

@@ -1,7 +1,6 @@
 """A kernel runs where its tensors are, and as it is written now; the compiler is left as it was."""
 
 import importlib
-import itertools
 import os
 import sys
 from collections import namedtuple
@@ -12,7 +11,7 @@ import torch
 from IPython.extensions import autoreload
 
 import rope_lab as lab
-from cells import Cell
+from cells import Cell, names_in
 from processes import run_python
 from rope_lab.judge import definitions
 from rope_lab.n00.exercises import scaled_copy
@@ -34,18 +33,8 @@ Pair = namedtuple("Pair", ("x", "y"))
 @pytest.fixture
 def notebook(tmp_path):
     """Runs a cell, and returns the names of all cells."""
-    names, numbers = (
-        {"__name__": "__main__", "torch": torch, "triton": triton, "tl": tl},
-        itertools.count(),
-    )
-
-    def run(text):
-        path = tmp_path / f"cell_{next(numbers)}.py"
-        path.write_text(text, encoding="utf-8")
-        exec(compile(text, path, "exec"), names)
-        return names
-
-    return run
+    names = {"__name__": "__main__", "torch": torch, "triton": triton, "tl": tl}
+    return lambda text: names_in(text, tmp_path, names)
 
 
 @pytest.fixture

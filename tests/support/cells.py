@@ -27,11 +27,11 @@ def run(cell, names, folder):
     return said.getvalue(), error
 
 
-def names_in(text, folder, **names):
-    """What text defines as a cell: its names are in no module that could be imported."""
+def names_in(text, folder, names=None):
+    """What text defines as a cell, after others if their names are given: no module has them."""
     path = folder / f"cell_{next(NUMBERS)}.py"
     path.write_text(text, encoding="utf-8")
-    names |= {"__name__": "__main__"}
+    names = {"__name__": "__main__"} if names is None else names
     exec(compile(text, path, "exec"), names)
     return names
 

@@ -68,15 +68,11 @@ def scaled_tanh(x, scale=0.5):
     return by_rows(tanh_kernel, x, scale, BLOCK=triton.next_power_of_2(x.shape[1]))
 
 
+@triton.autotune([triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 256})], [])
 @triton.jit
 def tuned_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out_ptr + i, 2 * tl.load(x_ptr + i, mask=i < n), mask=i < n)
-
-
-tuned_kernel = triton.autotune([triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 256})], [])(
-    tuned_kernel
-)
 
 
 def tuned(x):
