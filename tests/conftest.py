@@ -120,6 +120,36 @@ def needs_triton():
 
 
 @pytest.fixture
+def shown(monkeypatch):
+    """Figures and their alternative texts, in place of a notebook that shows them."""
+    import matplotlib
+    from matplotlib import pyplot
+
+    from rope_lab.figures import style
+
+    figures = []
+    matplotlib.use("agg")
+    monkeypatch.setattr(
+        style,
+        "display",
+        lambda figure, metadata: figures.append((figure, metadata["image/png"]["alt"])),
+    )
+    with matplotlib.rc_context():
+        style.style()
+        yield figures
+        pyplot.close("all")
+
+
+@pytest.fixture
+def no_allocator():
+    """None is set for descriptors before and after a test."""
+    from triton.runtime._allocation import NullAllocator, set_allocator
+
+    yield
+    set_allocator(NullAllocator())
+
+
+@pytest.fixture
 def log(caplog, monkeypatch):
     """Returns what the package has logged since, as in a process that had logged nothing."""
     monkeypatch.setattr(paths, "_logged", set())

@@ -1,6 +1,5 @@
 """A candidate runs in the notebook's process: it ends, and leaves that process as it was."""
 
-import functools
 import os
 import random
 import signal
@@ -18,8 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import rope_lab as lab
-import wrong_kernels
-from racing_kernels import locked_sum
+from cells import Cell
 from rope_lab.judge import check_exercise as judge_module
 from rope_lab.judge import definitions, guests
 from rope_lab.judge.spec import STRIDED, spec
@@ -194,21 +192,33 @@ def total(x: "(n)"):  # noqa: F821
     return x.sum()[None]
 
 
+LOCKED = Cell(
+    "while tl.atomic_cas(lock_ptr, 0, 1) == 1:\n"
+    "    pass\n"
+    "tl.store(out_ptr, tl.load(out_ptr) + tl.sum(tl.where(i < n, x, 0.0)))\n"
+    "tl.atomic_xchg(lock_ptr, 0)",
+    instead={
+        "x_ptr, out_ptr": "x_ptr, lock_ptr, out_ptr",
+        "](x, out": "](x, torch.zeros(1, dtype=torch.int32, device=x.device), out",
+        "torch.empty_like(x)": "torch.zeros(1, device=x.device)",
+        "    tl.store(out_ptr + i, y, mask=i < n)\n": "",
+    },
+)
 BROKEN = "CUDA error: an illegal memory access was encountered"
 ON_A_GPU = {  # a candidate, its specification, and words of the verdict
     "one that is right": (
-        wrong_kernels.launch,
+        RUNGS[7].module.my_rope,
         definitions.rope,
         f"the GPU can't be used: it raises AcceleratorError: {BROKEN} (no CUDA call of this "
         "notebook works after it: restart the kernel)",
     ),
     "one that leaves its tensors": (
-        lambda t, freqs: wrong_kernels.launch(t, freqs[:1].clone()),
-        definitions.rope,
+        Cell("y = x + tl.load(x_ptr + i + n, mask=i < n)"),
+        spec(leave_out=STRIDED)(total),
         "out of bounds: ",
     ),
     "one with a lock": (
-        functools.partial(locked_sum, how="lock"),
+        LOCKED,
         spec(leave_out=(*STRIDED, "half precision", "bfloat16"))(total),
         "it does not run on this GPU, where nothing ends a kernel that waits for a lock",
     ),
@@ -229,9 +239,11 @@ def test_a_candidate_that_breaks_the_gpu_is_not_called_again():
 @pytest.mark.needs_compiler
 @pytest.mark.parametrize("when", ("at once", "at the first tensor"))
 @pytest.mark.parametrize("what", ON_A_GPU)
-def test_which_candidates_reach_a_gpu(what, when, monkeypatch):
+def test_which_candidates_reach_a_gpu(what, when, monkeypatch, tmp_path):
     """An error of a kernel before has ended all CUDA calls."""
     candidate, wanted, told = ON_A_GPU[what]
+    if isinstance(candidate, Cell):
+        candidate = candidate.launcher(tmp_path)
 
     def fail(*_):
         raise torch.AcceleratorError(BROKEN)

@@ -118,26 +118,6 @@ def test_a_function_rounded_to_bf16_is_at_most_one_unit_off(name, both):
     assert differ.max() <= 1 and (differ > 0).mean() <= 1e-3, (differ.max(), (differ > 0).mean())
 
 
-@triton.jit
-def cast_to_fp8_kernel(x_ptr, out_ptr):
-    tl.store(out_ptr, tl.load(x_ptr).to(tl.float8e4nv).to(tl.float32))
-
-
-@triton.jit
-def add_atomically_kernel(x_ptr, out_ptr):
-    tl.atomic_add(out_ptr, tl.load(x_ptr))
-
-
-@pytest.mark.skipif(DEVICE == "cuda", reason="kernels are compiled here")
-@pytest.mark.parametrize(
-    "kernel, words", [(cast_to_fp8_kernel, "fp8"), (add_atomically_kernel, "atomic")]
-)
-def test_what_is_wrong_there_is_refused_in_a_sentence(kernel, words):
-    x = torch.ones(1, dtype=torch.bfloat16)
-    with pytest.raises(Exception, match=f"{words}.* does not run in Triton's interpreter"):
-        kernel[(1,)](x, x.clone())
-
-
 if __name__ == "__main__":
     found = {name: base64.b64encode(one.tobytes()).decode() for name, one in bits().items()}
     about = (

@@ -3,64 +3,101 @@
 Those are judged in their notebooks: `tests/notebooks/test_answers_in_notebooks.py`.
 """
 
-import functools
 from dataclasses import replace
 from importlib import import_module
 
 import pytest
 import torch
 
-import rope_lab as lab
-import wrong_kernels
-from cells import names_in
+from cells import Cell, names_in
+from readers_rung import rung_with
 from rope_lab.judge import attempt, definitions, why
 from rope_lab.judge import check_exercise as judge_module
 from rope_lab.judge.climb import specifications
-from rope_lab.judge.spec import MANY, STRIDED, Case, Spec, spec
+from rope_lab.judge.spec import STRIDED, Case, Spec, spec
 from rope_lab.judge.why import changes
 from rope_lab.judge.written import unlike_its_look
+from rope_lab.rungs import RUNGS
 
 judge = judge_module.check_exercise
 
 
-def numbered(number):
-    return functools.partial(wrong_kernels.launch, mistake=number)
+right = RUNGS[7].module.my_rope
+BY_ROWS = {"block_r, num_warps = 8, 1": "block_r, num_warps = 1, 1"}
+HALVES = {"x2 * cos2 + x1 * sin2": "x2 * cos2 - x1 * sin2"}
+HEADS = BY_ROWS | {
+    "    angle_ptrs = freqs_ptr + position *": "    turn = tl.program_id(0) % heads\n"
+    "    angle_ptrs = freqs_ptr + turn *",
+}
+LATER = "    angle_ptrs ="
+IN_BF16 = "    if t_ptr.dtype.element_ty == tl.bfloat16:\n        "
 
 
-WRONG = {  # -> the candidate, the kind of its evidence, and some words of the verdict
-    "heads counted for positions": (numbered(13), "index", "`turn` is 1 for result[0, 0, 1, 0]"),
+def keeps_a_table_by_its_address(t, freqs, kept={}):  # noqa: B006 (it is to be kept)
+    return right(t, kept.setdefault((freqs.data_ptr(), freqs.shape), freqs.clone()))
+
+
+WRONG = {  # -> what is changed, or the candidate; the kind of its evidence; words of the verdict
+    "heads counted for positions": (HEADS, "index", "`turn` is 1 for result[0, 0, 1, 0]"),
     "a forgotten stride of the tail": (
-        numbered(17),
+        {"t_ptrs + (column * stride_d)": "t_ptrs + column"},
         "wrong element",
         "t[0, 0, 0, 6] instead of t[0, 0, 0, 12]",
     ),
-    "wrong in bf16 alone": (numbered(3), "too narrow", "in bfloat16"),
-    "through fp16": (numbered(4), "too narrow", "float16 ends at 65504"),
-    "16-bit offsets": (numbered(5), "size", "in the case 'a large tensor'; 14 other cases are"),
-    "no table beyond position 15": (numbered(6), "size", "Smaller tensors are right"),
+    "wrong in bf16 alone": (
+        {LATER: f"{IN_BF16}x2 = -x2\n{LATER}"},
+        "too narrow",
+        "in bfloat16",
+    ),
+    "through fp16": (
+        {LATER: f"{IN_BF16}x1 = x1.to(tl.float16).to(tl.float32)\n{LATER}"},
+        "too narrow",
+        "float16 ends at 65504",
+    ),
+    "16-bit offsets": (
+        {"x1 = tl.load(t_ptrs": "x1 = tl.load(t_ptr + t_row.to(tl.int16)[:, None]"},
+        "size",
+        "in the case 'a large tensor'; 14 other cases are",
+    ),
+    "no table beyond position 15": (
+        {"mask=pair < HALF)": "mask=(pair < HALF) & (position < 16), other=0.0)"},
+        "size",
+        "Smaller tensors are right",
+    ),
     "a table kept by its address": (
-        wrong_kernels.keeps_a_table_by_its_address,
+        keeps_a_table_by_its_address,
         "kept",
         "something is kept from the call before",
     ),
-    "another dtype": (wrong_kernels.in_another_dtype, "", "dtype float32, expected float16"),
+    "another dtype": (
+        lambda t, freqs: right(t.float(), freqs),
+        "",
+        "dtype float32, expected float16",
+    ),
+    "right for small angles alone": (
+        lambda t, freqs: definitions.rope.function(t, freqs.clamp(-9, 9)),
+        "factor",
+        "in the case 'several sequences'",  # the first with large angles
+    ),
 }
 
 
 @pytest.mark.parametrize("candidate, kind, told", WRONG.values(), ids=WRONG.keys())
-def test_a_wrong_kernel_gets_evidence(candidate, kind, told):
+def test_a_wrong_kernel_gets_evidence(candidate, kind, told, tmp_path):
+    if isinstance(candidate, dict):
+        candidate = rung_with(7, candidate, tmp_path)
     verdict = judge(candidate, replace(definitions.rope, kernel=False))  # PyTorch copies a table
     assert not verdict and verdict.state == "wrong"
     assert verdict.evidence.kind == kind and told in repr(verdict), verdict
 
 
-def test_a_verdict_is_given_within_its_budget(monkeypatch):
+def test_a_verdict_is_given_within_its_budget(monkeypatch, tmp_path):
     """And says what it knows then."""
     monkeypatch.setattr(changes, "FOR_PROOFS", 600)
     monkeypatch.setattr(changes, "IN_ALL", 3000)
     budgets = []
     monkeypatch.setattr(why, "Budget", lambda: budgets.append(changes.Budget()) or budgets[-1])
-    verdict = judge(numbered(13), definitions.rope)
+    verdict = judge(rung_with(7, HEADS, tmp_path), definitions.rope)
     assert "freqs[1, 0, 0, 0] instead of freqs[0, 0, 0, 0]" in verdict.evidence.words, verdict
     (budget,) = budgets
     assert budget.hurries and budget.spent <= 3000
@@ -86,13 +123,13 @@ def test_what_a_line_means_is_told_where_it_reads_like_something_else(line, told
 
 def test_a_right_kernel_passes_and_its_launches_are_counted():
     """Where there are none, the verdict of the CPU is that of a GPU as well."""
-    verdict = judge(wrong_kernels.launch, definitions.rope)
+    verdict = judge(right, definitions.rope)
     assert verdict and len(verdict.cases.right) == verdict.cases.launches == 15, verdict
     assert judge(definitions.rope.function, definitions.rope).cases.launches == 0
 
 
-def test_the_verdict_says_where_and_who():
-    verdict = judge(numbered(2), definitions.rope)
+def test_the_verdict_says_where_and_who(tmp_path):
+    verdict = judge(rung_with(7, HALVES | BY_ROWS, tmp_path), definitions.rope)
     cases, compared = verdict.cases, verdict.compared
     assert cases.wrong == "small and plain" and compared.shape == (4, 1, 2, 8)
     assert compared.first_wrong_index == (0, 0, 0, 4) and cases.owner == "program 0"
@@ -100,19 +137,22 @@ def test_the_verdict_says_where_and_who():
     assert compared.largest_error > abs(compared.got - compared.expected) > 0
     assert len(cases.also_wrong) == 13 and not cases.right
     assert repr(verdict).startswith("WRONG in the case 'small and plain'; every case fails\n")
-    verdict = judge(numbered(13), definitions.rope)
+    verdict = judge(rung_with(7, HEADS, tmp_path), definitions.rope)
     assert verdict.compared.first_wrong_index[:3] == (0, 0, 1)
     assert verdict.cases.owner == "program 1"
 
 
 @pytest.mark.parametrize(
-    "stub, said",
+    "words, said",
     (
-        (wrong_kernels.stub, "NOT YET: replace"),
-        (wrong_kernels.stub_with_words, "NOT YET: begin with the masks"),
+        ((), "NOT YET: replace"),
+        (("begin with the masks",), "NOT YET: begin with the masks"),
     ),
 )
-def test_a_stub_is_told_how_to_begin(stub, said):
+def test_a_stub_is_told_how_to_begin(words, said):
+    def stub(t, freqs):
+        raise NotImplementedError(*words)
+
     verdict = judge(stub, definitions.rope)
     assert not verdict and verdict.state == "not yet" and repr(verdict).startswith(said)
 
@@ -124,8 +164,8 @@ def not_of_five(x):
 
 
 NO_LAUNCHERS = {  # the candidate, and words of the verdict
-    "a kernel": (wrong_kernels.doubling_kernel, "a kernel: give the function that launches it"),
-    "a launch": (wrong_kernels.doubling_kernel[(1,)], "a kernel: give the function that launches"),
+    "a kernel": (RUNGS[7].module.my_rope_kernel, "a kernel: give the function that launches it"),
+    "a launch": (RUNGS[7].module.my_rope_kernel[(1,)], "a kernel: give the function that launches"),
     "a tensor": (torch.ones(3), "a Tensor: give it a function"),
 }
 
@@ -149,11 +189,7 @@ def by_a_mask(x):
     return out
 
 
-def by_a_branch(x):
-    return 2 * x if x.sum() > 0 else x + x
-
-
-@pytest.mark.parametrize("candidate", (by_a_mask, by_a_branch))
+@pytest.mark.parametrize("candidate", (by_a_mask, lambda x: 2 * x if x.sum() > 0 else x + x))
 def test_what_depends_on_elements_is_not_rehearsed(candidate):
     assert judge(candidate, spec(twice))
 
@@ -163,13 +199,12 @@ def test_right_results_without_a_kernel_are_not_enough():
     assert verdict.reason == attempt.NO_KERNEL and not verdict
 
 
-def test_what_atomics_store_is_the_kernels_own():
-    wanted = spec(leave_out=(*STRIDED, "bfloat16"))(three_times)  # not interpreted in bf16
-    assert judge(wrong_kernels.three_times_by_atomics, wanted)
-
-
 def test_what_a_candidate_prints_is_shown_once(capsys):
-    assert judge(wrong_kernels.prints, definitions.rotate_half)
+    def prints(x):
+        print("the shape is", x.shape)
+        return definitions.rotate_half.function(x)
+
+    assert judge(prints, definitions.rotate_half)
     said = capsys.readouterr().out
     assert said == "Printed in the case 'small and plain':\nthe shape is torch.Size([4, 1, 2, 8])\n"
 
@@ -235,51 +270,49 @@ def three_times(x: "(n)"):  # noqa: F821
     return 3 * x
 
 
-TWICE = {  # how it is stored twice -> who is told to store what
-    "by two programs": "programs 0 and 1 store element 0 of out_ptr",
-    "by one program": "program 0 stores element 0 of out_ptr twice",
-    "by one store": "program 0 stores element 0 of out_ptr twice",
-}
-
-
-@pytest.mark.parametrize("how", TWICE)
-def test_two_values_for_one_element_are_wrong_and_the_same_one_twice_is_said(how):
-    """The result is right here, where programs, stores and lanes come in order."""
-    stored = functools.partial(wrong_kernels.stored_twice, how=how)
-    wanted = spec(leave_out=(*STRIDED, MANY))(three_times)  # it has a block of 8192
-    verdict = judge(functools.partial(stored, first=2.0), wanted)
-    told = f"write collision: {TWICE[how]}, -6.31 and then -3.16: which one stays"
-    assert not verdict and told in repr(verdict), verdict
-    assert "nan and then" in repr(judge(functools.partial(stored, first=float("nan")), wanted))
-    verdict = judge(stored, wanted)
-    said = f"{TWICE[how]}, the same value each time"
-    assert verdict and verdict.remark == f"{said} (in the case 'small and plain')"
-    assert repr(verdict).startswith(f"RIGHT, but {verdict.remark}\n  5 cases: small and plain, ")
-
-
 @spec(leave_out=STRIDED)
 def twice(x: "(n,)"):  # noqa: F821
     return 2 * x
 
 
-def test_a_mask_may_be_one_for_all():
-    assert judge(wrong_kernels.doubled, twice) and judge(wrong_kernels.by_whole_blocks, twice)
+BY_TWO = {"tl.program_id(0)": "tl.program_id(0) // 2", "(triton.cdiv": "(2 * triton.cdiv"}
+BY_ONE_STORE = {"+ tl.arange(0, BLOCK)": "// 2 + tl.arange(0, BLOCK) // 2", "(), 64)": "(), 32)"}
+EITHER = "y = tl.where({which} % 2 == 0, {{first}} * x, 2 * x)"
+STORED_TWICE = {  # the kernel's lines, what is changed around them, and who stores what
+    "by two programs": (
+        EITHER.format(which="tl.program_id(axis=0)"),
+        BY_TWO,
+        "programs 0 and 1 store element 0 of out_ptr",
+    ),
+    "by one program": (
+        "tl.store(out_ptr + i, {first} * x, mask=i < n)\ny = 2 * x",
+        {},
+        "program 0 stores element 0 of out_ptr twice",
+    ),
+    "by one store": (
+        EITHER.format(which="tl.arange(0, BLOCK)"),
+        BY_ONE_STORE,
+        "program 0 stores element 0 of out_ptr twice",
+    ),
+}
 
 
-def test_answers_may_be_tensors():
-    for answer in (29, torch.tensor(29), torch.tensor([29]), torch.tensor(29.0).numpy()[()]):
-        assert lab.check_answer(answer, 29)
-    assert not lab.check_answer(torch.tensor([28, 29]), 29)
+@pytest.mark.parametrize("how", STORED_TWICE)
+def test_two_values_for_one_element_are_wrong_and_the_same_one_twice_is_said(how, tmp_path):
+    """The result is right here, where programs, stores and lanes come in order."""
+    lines, instead, who = STORED_TWICE[how]
 
+    def verdict_on(first):
+        return judge(Cell(lines.format(first=first), instead=instead).launcher(tmp_path), twice)
 
-def test_a_number_is_said_in_as_many_digits_as_a_reader_needs():
-    for answer in (49.49814610452644, torch.tensor(49.49814610452644)):
-        assert repr(lab.check_answer(answer, 47, unit="us", tolerance=0.2)) == "RIGHT: 49.5 us"
-        assert repr(lab.check_answer(answer, 80)) == "WRONG: 49.5 is too small"
-    said = repr(lab.check_answer([1064.3456, 0.123456, 7], [1064, 0.12, 7], tolerance=0.1))
-    assert said == "RIGHT: 1 064, 0.1235, 7"
-    nearly = lab.check_answer(7.00000001, 7)
-    assert repr(nearly) == "WRONG: 7.00000001 is too large, but not far off"
+    verdict = verdict_on(4)
+    told = f"write collision: {who}, -4.21 and then -2.1: which one stays"
+    assert not verdict and told in repr(verdict), verdict
+    assert "nan and then" in repr(verdict_on("float('nan')"))
+    verdict = verdict_on(2)
+    said = f"{who}, the same value each time"
+    assert verdict and verdict.remark == f"{said} (in the case 'small and plain')"
+    assert repr(verdict).startswith(f"RIGHT, but {verdict.remark}\n  6 cases: small and plain, ")
 
 
 @pytest.mark.parametrize("known", SPECS, ids=lambda known: known.function.__name__)

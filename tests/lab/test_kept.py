@@ -32,37 +32,23 @@ def test_a_kernel_is_kept_as_a_module_with_all_that_it_uses(kept_here, tmp_path)
         assert comment in stored
 
 
-@pytest.fixture
-def clone(tmp_path):
-    """A clone of the series with a reader's copies, so that this clone's own rungs don't count."""
-    root = tmp_path / "clone"
-    for place in (
-        "notebooks/deeper",
-        "notebooks/records",
-        "my_notebooks/deeper",
-        "my_notebooks/solutions",
-    ):
-        (root / place).mkdir(parents=True)
-    (root / "notebooks" / "records" / "machines.json").touch()
-    (root / "my_notebooks" / "records").symlink_to("../notebooks/records")
-    return root
-
-
-def test_copies_originals_and_lone_notebooks_keep_in_one_folder(clone, monkeypatch, tmp_path):
+def test_copies_originals_and_lone_notebooks_keep_in_one_folder(monkeypatch, tmp_path):
+    """Of a clone of its own, so that this one's rungs don't count; without worked solutions."""
     monkeypatch.delenv(kept.FOLDER)
+    clone = tmp_path / "clone"
+    (clone / "notebooks/records").mkdir(parents=True)
+    (clone / "notebooks/records/machines.json").touch()
+    for place in ("notebooks", "notebooks/deeper", "my_notebooks/deeper", "my_notebooks/solutions"):
+        (clone / place).mkdir(parents=True, exist_ok=True)
+    (clone / "my_notebooks/records").symlink_to("../notebooks/records")
     for place in ("notebooks", "notebooks/deeper", "my_notebooks", "my_notebooks/deeper"):
         monkeypatch.chdir(clone / place)
         assert kept.folder() == clone / "my_notebooks" / "rungs"
     monkeypatch.chdir(tmp_path)  # a copy of a notebook alone: with the lab's own clone
     assert kept.folder().parent.name == "my_notebooks"
-
-
-def test_a_worked_solution_is_not_the_readers(clone, monkeypatch, tmp_path):
-    monkeypatch.delenv(kept.FOLDER)
-    monkeypatch.chdir(clone / "my_notebooks" / "solutions")
+    monkeypatch.chdir(clone / "my_notebooks/solutions")
     kept.keep(2, my_rope_of(RUNGS[2].source, tmp_path))
-    assert kept.climbed() == []
-    assert not (clone / "my_notebooks" / "rungs").exists()
+    assert kept.climbed() == [] and not (clone / "my_notebooks/rungs").exists()
 
 
 def test_a_rung_judged_right_is_kept_but_not_where_outputs_are_compared(monkeypatch, tmp_path):

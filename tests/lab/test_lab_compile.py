@@ -1,30 +1,24 @@
 """`compile_for`: compiled like a launch, and shown as it is; no GPU."""
 
-import re
-
 import pytest
 import torch
 
 import pairwise
 import rope_lab as lab
 from rope_lab.compiler.assembly import needs_of_amd, widths_of
-from rope_lab.compiler.compile import Compiled, compile_for, job_of, target_of
-from rope_lab.compiler.launch_limits import Refused
+from rope_lab.compiler.compile import Compiled, compile_for, target_of
 
 triton = pytest.importorskip("triton", reason="needs Triton")
 
 import triton.language as tl  # noqa: E402
 
 from rope_lab.compiler.stages import (  # noqa: E402
-    STAGES,
     evaluations_of_threads,
-    kernel_lines,
-    operations,
     signature,
 )
 from rope_lab.judge.climb.instruments import headline  # noqa: E402
 from rope_lab.judge.rehearsal import rehearsed  # noqa: E402
-from rope_lab.rungs import RUNGS, rung_2_tile  # noqa: E402
+from rope_lab.rungs import RUNGS  # noqa: E402
 
 MEMORY = torch.zeros(4096, dtype=torch.bfloat16)
 FP32 = torch.zeros(4096)
@@ -38,39 +32,8 @@ def copy_kernel(t_ptr, out_ptr, stride, D: tl.constexpr):
     tl.store(out_ptr + column, x)
 
 
-@triton.jit
-def product_kernel(x_ptr, out_ptr, M: tl.constexpr, K: tl.constexpr):
-    i = tl.arange(0, M)[:, None] * K + tl.arange(0, K)[None, :]
-    x = tl.load(x_ptr + i)
-    j = tl.arange(0, M)[:, None] * M + tl.arange(0, M)[None, :]
-    tl.store(out_ptr + j, tl.dot(x, x.trans()))
-
-
-@triton.jit
-def doubled(x):
-    return x + x
-
-
-@triton.jit
-def calling_kernel(t_ptr, out_ptr, D: tl.constexpr):
-    column = tl.arange(0, D)
-    x = tl.load(t_ptr + column)
-    tl.store(out_ptr + column, tl.sin(doubled(x)))
-
-
 def copied(tensor=MEMORY, stride=256, **options):
     return compile_for("sm_90", copy_kernel, tensor, MEMORY, stride, D=256, num_warps=1, **options)
-
-
-def compiled_tile(rows=8, num_warps=1, **options):
-    sizes = {"HALF": 128, "BLOCK_R": rows, "BLOCK_HALF": 128, "num_warps": num_warps}
-    arguments = MEMORY, FP32, MEMORY, 128
-    return compile_for("sm_90", rung_2_tile.my_rope_kernel, *arguments, **sizes, **options)
-
-
-@pytest.fixture(scope="module")
-def calling() -> Compiled:
-    return compile_for("sm_90", calling_kernel, FP32, FP32, D=128, num_warps=1)
 
 
 # Compiled as a launch would be
@@ -88,34 +51,6 @@ def test_a_launch_is_specialised_on_alignment_and_divisibility():
         f"%t_ptr: !tt.ptr<bf16>\n{second}\n%stride: i32"
     )
     assert "stride" not in signature(copied(stride=1))
-
-
-@pytest.mark.needs_compiler
-def test_options_of_a_launch_are_no_arguments_of_the_kernel():
-    few = compiled_tile(maxnreg=64)
-    assert few.registers == 64 and few.spilled > 0 and few.stack > few.spilled / 4
-    assert compiled_tile().registers > 64 and compiled_tile().spilled == 0
-
-
-@pytest.mark.needs_compiler
-def test_what_the_compiler_refuses_is_said_in_its_words():
-    with pytest.raises(
-        RuntimeError, match=r"copy_kernel does not compile for sm_90:[\s\S]*power of 2"
-    ):
-        compile_for("sm_90", copy_kernel, MEMORY, MEMORY, 7, D=100)
-    with pytest.raises(RuntimeError, match="nonsense"):
-        copied(nonsense=1)
-
-
-@pytest.mark.needs_compiler
-def test_more_shared_memory_than_an_sm_has_is_refused():
-    """Triton says so where it loads a kernel, which nothing does here."""
-    small, large = (
-        job_of("sm_90", product_kernel, FP32, FP32, M=64, K=columns) for columns in (512, 1024)
-    )
-    assert small.done(check=True)["shared"] == 64 * 512 * 4
-    with pytest.raises(Refused, match="shared memory, Required: 262144, Hardware limit: 232448"):
-        large.done(check=True)
 
 
 # Room on a multiprocessor
@@ -193,27 +128,6 @@ def test_a_cosine_counts_for_each_thread_that_computes_it(num_warps):
     sizes = {"R": 8, "C": 128, "num_warps": num_warps}
     code = compile_for("sm_90", cosines_of_sums_kernel, FP32, FP32, **sizes)
     assert evaluations_of_threads(code) == 128 * num_warps
-
-
-# Beside the kernel's lines
-
-# A load is inline PTX of several lines. Triton 3.9 gives them the lines below the kernel's own.
-knows_lines = pytest.mark.skipif(
-    tuple(map(int, triton.__version__.split(".")[:2])) > (3, 7),
-    reason="newer than Triton 3.7, which knows the line of each instruction",
-)
-
-
-@pytest.mark.needs_compiler
-@knows_lines
-@pytest.mark.parametrize("stage", STAGES)
-def test_what_is_inlined_belongs_to_the_line_that_called_it(stage, calling):
-    of_store = operations(calling, stage, "tl.store")
-    adds = [o for o in of_store if re.search(r"arith\.addf|add\.f32|FADD|FMUL", o.opcode)]
-    assert adds, of_store
-    lines = set(kernel_lines(calling))
-    used = {operation.line for operation in operations(calling, stage)}
-    assert used <= lines | {0}
 
 
 # Reading AMD's assembly, and names of GPUs

@@ -10,35 +10,11 @@ import pytest
 import torch
 
 import rope_lab as lab
-from cells import names_in
+from cells import Cell
 from rope_lab.judge.errors import failure_of
 from rope_lab.judge.spec import STRIDED, spec
 
 pytestmark = pytest.mark.usefixtures("needs_triton")
-
-CELL = """
-import math
-import numpy as np
-import torch
-import triton
-import triton.language as tl
-{above}
-
-@triton.jit
-def doubling_kernel(x_ptr, out_ptr, n, BLOCK: {kind}, PART: tl.constexpr = None):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + i, mask=i < n)
-    {lines}
-    tl.store(out_ptr + i, y, mask=i < n)
-
-def doubled(x):
-    out = torch.empty_like(x)
-    doubling_kernel[(triton.cdiv(x.numel(), 64),)](x, out, x.numel(), BLOCK=64{options})
-    return out
-
-def make(size, device):
-    return (torch.randn(100 * size, device=device),)
-"""
 
 
 @spec(leave_out=(*STRIDED, "bfloat16"))  # whose atomics aren't interpreted
@@ -53,35 +29,24 @@ def twofold(x):
     return 2 * x
 
 
-@pytest.fixture
-def cell_of(tmp_path):
-    """The names of a cell whose kernel has these lines; `instead`: what is in place of its text."""
-
-    def made(lines, above="", options="", kind="tl.constexpr", instead=None):
-        lines = lines.replace("\n", "\n    ")
-        text = CELL.format(above=above, lines=lines, options=options, kind=kind)
-        for words, others in (instead or {}).items():
-            assert words in text
-            text = text.replace(words, others)
-        return names_in(text, tmp_path)
-
-    return made
+def rows(size, device):
+    return (torch.randn(100 * size, device=device),)
 
 
-@pytest.fixture
-def doubled_by(cell_of):
-    """The launcher of such a cell."""
-    return lambda *given, **named: cell_of(*given, **named)["doubled"]
+def inspected(function, large=600):
+    return lab.inspect(function, twofold, rows, small=1, large=large)
 
 
-REFUSED = {  # the kernel's lines, and the verdict's words
+def tuned(*configs, more=""):
+    """A tuner above the kernel, of these arguments of `triton.Config`."""
+    listed = ", ".join(f"triton.Config({one})" for one in configs)
+    return f"@triton.autotune([{listed}], key=['n']{more})"
+
+
+REFUSED = {  # the kernel's lines, or its cell, and the verdict's words
     "break": (
         "y = x\nfor k in range(4):\n    if k == 1:\n        break\n    y += x",
         "unsupported AST node type: Break (a loop in a kernel has no break or continue: ",
-    ),
-    "continue": (
-        "y = x\nfor k in range(2):\n    if k == 1:\n        continue\n    y += x",
-        "unsupported AST node type: Continue (a loop in a kernel has no break or continue: ",
     ),
     "return in a loop": (
         "y = x\nfor k in range(1):\n    if k > 5:\n        return\n    y += x",
@@ -122,37 +87,33 @@ REFUSED = {  # the kernel's lines, and the verdict's words
     "math of a number": ("y = x * math.floor(2.5 + 0 * n)", "(Python's math takes constants: "),
     "NumPy's": ("y = x * np.sqrt(4)", "<ufunc 'sqrt'> (a kernel calls tl's functions, and "),
     "a helper without jit": (
-        "y = f(x)",
+        Cell("y = f(x)", above="def f(a):\n    return 2 * a"),
         "Unsupported function referenced: <function f> (a kernel calls tl's functions, and your "
         "own with @triton.jit above their def)",
     ),
     "a number above the cell": (
-        "y = FACTOR * x",
+        Cell("y = FACTOR * x", above="FACTOR = 2"),
         "Cannot access global variable FACTOR from within @jit'ed function (pass it as an argument"
         ", NAME: tl.constexpr, or write NAME = tl.constexpr(...) above the kernel), at: y = FACTOR",
     ),
     "a number that a helper reads": (
-        "y = f(x)",
+        Cell("y = f(x)", above="FACTOR = 2\n@triton.jit\ndef f(a):\n    return FACTOR * a"),
         "variable FACTOR from within @jit'ed function (pass it as an argument, NAME: tl.constexpr,"
         " or write NAME = tl.constexpr(...) above the kernel), at: return FACTOR * a",
     ),
-    "a number that a tuner reads, and the kernel": ("y = FACTOR * x", "variable FACTOR from"),
-}
-ABOVE = {  # what is above the kernel, of the few that need it
-    "a helper without jit": "def f(a):\n    return 2 * a",
-    "a number above the cell": "FACTOR = 2",
-    "a number that a helper reads": "FACTOR = 2\n@triton.jit\ndef f(a):\n    return FACTOR * a",
     "a number that a tuner reads, and the kernel": (
-        "FACTOR = 2\n@triton.autotune([triton.Config({}, num_warps=FACTOR)], key=['n'])"
+        Cell("y = FACTOR * x", above=f"FACTOR = 2\n{tuned('{}, num_warps=FACTOR')}"),
+        "variable FACTOR from",
     ),
 }
 
 
 @pytest.mark.needs_compiler
 @pytest.mark.parametrize("what", REFUSED)
-def test_what_the_compiler_refuses_is_wrong_and_has_a_cure(what, doubled_by):
+def test_what_the_compiler_refuses_is_wrong_and_has_a_cure(what, tmp_path):
     lines, told = REFUSED[what]
-    verdict = lab.check_exercise(doubled_by(lines, ABOVE.get(what, "")), twice)
+    cell = lines if isinstance(lines, Cell) else Cell(lines)
+    verdict = lab.check_exercise(cell.launcher(tmp_path), twice)
     begins = "right in the interpreter, but doubling_kernel does not compile for an H200: "
     assert verdict.state == "wrong" and verdict.reason.startswith(begins), verdict
     assert told in verdict.reason and "AssertionError(" not in verdict.reason, verdict
@@ -167,17 +128,9 @@ LAUNCHES = {  # text of the cell -> what is in its place, and the verdict's word
         "out of resource: threads, Required: 2048, Hardware limit: 1024 (take at most num_warps=32",
     ),
     "a float of warps": ({"BLOCK=64)": "BLOCK=64, num_warps=4.0)"}, "num_warps=4.0 is a float"),
-    "a float of stages": ({"BLOCK=64)": "BLOCK=64, num_stages=2.0)"}, "num_stages=2.0 is a float"),
     "a long second axis": (
         {GRID: "[(1, triton.cdiv(x.numel(), 64))]", "program_id(0)": "program_id(1)"},
         "a GPU starts at most 65535 programs on axis 1 of a grid, not 83886",
-    ),
-    "a long third axis": (
-        {
-            GRID: "[lambda meta: (1, 1, triton.cdiv(meta['n'], meta['BLOCK']))]",
-            "program_id(0)": "program_id(2)",
-        },
-        "on axis 2 of a grid, not 83886",
     ),
     "one block for all": (
         {GRID: "[(1,)]", "BLOCK=64)": "BLOCK=triton.next_power_of_2(x.numel()))"},
@@ -204,17 +157,12 @@ LAUNCHES = {  # text of the cell -> what is in its place, and the verdict's word
 
 @pytest.mark.needs_compiler
 @pytest.mark.parametrize("what", LAUNCHES)
-def test_what_a_gpu_refuses_of_a_launch_is_wrong(what, doubled_by):
+def test_what_a_gpu_refuses_of_a_launch_is_wrong(what, tmp_path):
     instead, told = LAUNCHES[what]
-    for check in (lambda function: lab.check_exercise(function, twice), inspected):
-        verdict = check(doubled_by("y = 2 * x", instead=instead))
+    function = Cell(instead=instead).launcher(tmp_path)
+    as_large = 5_368_710  # as an exercise's rehearsal
+    for verdict in (lab.check_exercise(function, twice), inspected(function, as_large)):
         assert not verdict and repr(verdict).startswith("WRONG") and told in repr(verdict), verdict
-
-
-def inspected(function, large=5_368_710):
-    """By `lab.inspect`, at a size as large as that of an exercise's rehearsal."""
-    make = function.__globals__["make"]
-    return lab.inspect(function, lambda x: 2 * x, make, small=1, large=large)
 
 
 def test_a_gpu_s_own_compiler_is_told_in_the_same_words():
@@ -240,9 +188,9 @@ FOR_A_GPU = {  # a line of the launcher that a check on CPU tensors can't run
 
 
 @pytest.mark.parametrize("what", FOR_A_GPU)
-def test_a_launcher_that_asks_for_a_gpu_is_not_wrong(what, doubled_by):
+def test_a_launcher_that_asks_for_a_gpu_is_not_wrong(what, tmp_path):
     begin = "    out = torch.empty_like(x)\n"
-    function = doubled_by("y = 2 * x", instead={begin: f"    {FOR_A_GPU[what]}\n{begin}"})
+    function = Cell(instead={begin: f"    {FOR_A_GPU[what]}\n{begin}"}).launcher(tmp_path)
     for verdict in (lab.check_exercise(function, twice), inspected(function)):
         if verdict:  # here is one
             assert torch.cuda.is_available()
@@ -251,21 +199,13 @@ def test_a_launcher_that_asks_for_a_gpu_is_not_wrong(what, doubled_by):
 
 
 @pytest.mark.needs_compiler
-def test_a_full_disk_is_not_the_kernels_fault(doubled_by, monkeypatch, tmp_path):
+def test_a_full_disk_is_not_the_kernels_fault(monkeypatch, tmp_path):
     """The compiler can't write a file."""
+    first, second = (Cell(f"y = {y}").launcher(tmp_path) for y in ("2 * x", "x + x"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "not there"))
-    for verdict in (
-        lab.check_exercise(doubled_by("y = 2 * x"), twice),
-        inspected(doubled_by("y = x + x")),
-    ):
+    for verdict in (lab.check_exercise(first, twice), inspected(second)):
         assert repr(verdict).startswith(("NOT YET", "RIGHT at the sizes")), verdict
         assert "FileNotFoundError: " in repr(verdict), verdict
-
-
-def tuned(*configs, more=""):
-    """A tuner above the kernel, of these arguments of `triton.Config`."""
-    listed = ", ".join(f"triton.Config({one})" for one in configs)
-    return f"@triton.autotune([{listed}], key=['n']{more})"
 
 
 IN_PLACE = {"out = torch.empty_like(x)": "out = x"}
@@ -319,13 +259,13 @@ TUNED = {  # the tuner, what is changed in the cell, and the verdict's words; ''
 
 @pytest.mark.needs_compiler
 @pytest.mark.parametrize("what", TUNED)
-def test_each_configuration_of_a_tuner_counts(what, doubled_by):
+def test_each_configuration_of_a_tuner_counts(what, tmp_path):
     above, instead, told = TUNED[what]
     wanted = twice_in_place if instead is IN_PLACE else twice
-    function = doubled_by("y = 2 * x", above, instead=instead)
+    function = Cell(above=above, instead=instead).launcher(tmp_path)
     verdicts = [lab.check_exercise(function, wanted)]
     if instead is not IN_PLACE:  # where `inspect` compares what is returned
-        verdicts.append(inspected(function, large=600))
+        verdicts.append(inspected(function))
     for verdict in verdicts:
         assert bool(verdict) == (not told), verdict
         assert not told or (repr(verdict).startswith("WRONG") and told in repr(verdict)), verdict
@@ -343,8 +283,6 @@ DIFFERS = {  # the kernel's lines, and what a GPU does in another way
         "y = 2 * tl.reshape(x, (8, 8), can_reorder=True).reshape(64)",
         "can_reorder=True, which tl.view implies, may reorder elements: leave it out, at: y = 2 ",
     ),
-    "tl.ravel": ("y = 2 * tl.ravel(tl.reshape(x, (8, 8)), can_reorder=True)", ": leave it out"),
-    "tl.view": ("y = 2 * tl.view(x, (64,))", "may reorder elements: leave it out"),
     "a scalar's divisor": (
         "y = 2 * x + 0 * tl.multiple_of(tl.program_id(0) + 1, 16)",
         f"tl.multiple_of by 16 is {UNTRUE}: consecutive numbers begin at 1, at: y = 2 * x + 0",
@@ -383,14 +321,14 @@ DIFFERS = {  # the kernel's lines, and what a GPU does in another way
 
 
 @pytest.mark.parametrize("what", DIFFERS)
-def test_what_a_gpu_does_in_another_way_is_wrong_and_has_a_cure(what, cell_of):
+def test_what_a_gpu_does_in_another_way_is_wrong_and_has_a_cure(what, tmp_path):
     lines, told = DIFFERS[what]
-    cell = cell_of(lines)
-    verdict = lab.check_exercise(cell["doubled"], twice)
+    function = Cell(lines).launcher(tmp_path)
+    verdict = lab.check_exercise(function, twice)
     assert verdict.state == "wrong" and told in repr(verdict), verdict
     assert verdict.reason.startswith("on a GPU: ") and ", at: " in verdict.reason, verdict
-    found = lab.inspect(cell["doubled"], twofold, cell["make"], small=3, large=600)
-    assert found.wrong.startswith("at size 3: on a GPU: ") and told in found.wrong, found
+    found = inspected(function)
+    assert found.wrong.startswith("at size 1: on a GPU: ") and told in found.wrong, found
 
 
 IN_A_PRODUCT = """\
@@ -411,9 +349,9 @@ WRONG = {  # lines that a GPU computes in another way than NumPy -> what the ver
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_bits_are_those_of_a_gpu(what, doubled_by):
+def test_bits_are_those_of_a_gpu(what, tmp_path):
     lines, told = WRONG[what]
-    verdict = lab.check_exercise(doubled_by(lines), twice)
+    verdict = lab.check_exercise(Cell(lines).launcher(tmp_path), twice)
     assert verdict.state == "wrong" and told in repr(verdict), verdict
     assert "raises" not in repr(verdict), verdict
 
@@ -431,74 +369,41 @@ NOT_YET = {  # the kernel's lines, and why the interpreter can't judge them
 
 
 @pytest.mark.parametrize("what", NOT_YET)
-def test_what_the_interpreter_cannot_judge_is_told_in_one_sentence(what, cell_of):
-    cell = cell_of(NOT_YET[what])
-    verdict = lab.check_exercise(cell["doubled"], twice)
+def test_what_the_interpreter_cannot_judge_is_told_in_one_sentence(what, tmp_path):
+    function = Cell(NOT_YET[what]).launcher(tmp_path)
+    verdict = lab.check_exercise(function, twice)
     assert verdict.state == "not yet", verdict
     assert verdict.reason.startswith(f"{what} does not run in Triton's interpreter, which judges: ")
-    found = lab.inspect(cell["doubled"], twofold, cell["make"], small=3, large=600)
-    assert repr(found) == f"NOT YET: {verdict.reason}"
+    assert repr(inspected(function)) == f"NOT YET: {verdict.reason}"
 
 
-SPELLED = {  # what a cell imports besides, and the annotation of its constant
-    "text": ("", '"tl.constexpr"'),
-    "the whole name": ("import triton.language", "triton.language.constexpr"),
-    "the whole name as text": ("import triton.language", '"triton.language.constexpr"'),
-    "another short name": ("import triton.language as T", "T.constexpr"),
-    "its own name": ("from triton.language import constexpr", "constexpr"),
-    "a name of the cell": ("Constant = tl.constexpr", "Constant"),
-    "a submodule": ("from triton import language", "language.core.constexpr"),
-}
-
-
-@pytest.mark.parametrize("what", SPELLED)
-def test_a_constant_may_be_spelled_as_the_jit_reads_it(what, cell_of):
-    above, kind = SPELLED[what]
-    cell = cell_of("y = 2 * x", above, kind=kind)
-    assert lab.check_exercise(cell["doubled"], twice)
-    assert lab.inspect(cell["doubled"], twofold, cell["make"], small=3, large=600)
-
-
-@pytest.fixture
-def no_allocator():
-    """None is set before and after a test."""
-    from triton.runtime._allocation import NullAllocator, set_allocator
-
-    yield
-    set_allocator(NullAllocator())
-
-
-RIGHT = {  # the kernel's lines, what is above the kernel, and what else is launched with
-    "a constexpr above the cell": ("y = FACTOR * x", "FACTOR = tl.constexpr(2)", ""),
-    "names for a helper, a dtype and infinity": (
+RIGHT = {
+    "a constexpr above the cell": Cell("y = FACTOR * x", above="FACTOR = tl.constexpr(2)"),
+    "names for a helper, a dtype and infinity": Cell(
         "y = tl.minimum(doubles(x).to(FP32), MOST)",
-        "MOST, FP32 = tl.constexpr(float('inf')), tl.float32\n"
-        "@triton.jit\ndef f(a):\n    return 2 * a\n\ndoubles = f",
-        "",
+        above=(
+            "MOST, FP32 = tl.constexpr(float('inf')), tl.float32\n"
+            "@triton.jit\ndef f(a):\n    return 2 * a\n\ndoubles = f"
+        ),
     ),
-    "a number as a default": (
+    "a number as a default": Cell(
         "y = f(x)",
-        "FACTOR = 2\n@triton.jit\ndef f(a, by: tl.constexpr = FACTOR):\n    return by * a",
-        "",
+        above="FACTOR = 2\n@triton.jit\ndef f(a, by: tl.constexpr = FACTOR):\n    return by * a",
     ),
-    "a number that a tuner reads": (
+    "a number that a tuner reads": Cell(
         "y = 2 * x",
-        "FOUR = 4\n@triton.autotune([triton.Config({}, num_warps=FOUR)], key=['n'])",
-        "",
+        above="FOUR = 4\n@triton.autotune([triton.Config({}, num_warps=FOUR)], key=['n'])",
     ),
-    "a heuristic": (
+    "a heuristic": Cell(
         "y = 2 * x if PART else x + x",
-        "@triton.heuristics({'PART': lambda given: given['n'] < 50})",
-        "",
+        above="@triton.heuristics({'PART': lambda given: given['n'] < 50})",
     ),
-    "constants of math": ("y = x * math.sqrt(4) * (math.pi / math.pi)", "", ""),
-    "an argument that cannot be passed on": (
-        "y = PART(x)",
-        "@triton.jit\ndef part(a):\n    return 2 * a",
-        ", PART=part",
+    "constants of math": Cell("y = x * math.sqrt(4) * (math.pi / math.pi)"),
+    "an argument that cannot be passed on": Cell(
+        "y = PART(x)", above="@triton.jit\ndef part(a):\n    return 2 * a", options=", PART=part"
     ),
-    "two warps": ("y = 2 * x", "", ", num_warps=2"),
-    "hints that are true": (
+    "two warps": Cell("y = 2 * x", options=", num_warps=2"),
+    "hints that are true": Cell(
         "j = tl.max_contiguous(tl.multiple_of(i, BLOCK), BLOCK)\n"
         "tl.multiple_of(tl.program_id(0) * 48, 16)\n"
         "tl.multiple_of(i + i // 16 * 16, 16)\n"
@@ -509,33 +414,69 @@ RIGHT = {  # the kernel's lines, what is above the kernel, and what else is laun
         "tl.multiple_of(tl.arange(0, 4)[:, None] * 32 + tl.arange(0, 16)[None, :] * 64, (32, 32))\n"
         "tl.assume(n > 0)\n"
         "p = tl.max_contiguous(tl.multiple_of(tl.multiple_of(x_ptr, 128) + i, 16), BLOCK)\n"
-        "y = 2 * tl.load(p, mask=i < n)",
-        "",
-        "",
+        "y = 2 * tl.load(p, mask=i < n)"
     ),
-    "a descriptor with an allocator": (
+    "a descriptor with an allocator": Cell(
         BY_DESCRIPTOR,
-        "triton.set_allocator(lambda size, align, stream: torch.empty(size, device='cuda'))",
-        "",
+        above="triton.set_allocator(lambda size, align, stream: torch.empty(size, device='cuda'))",
     ),
-    "fp32 in tl.dot, as it is": (IN_A_PRODUCT.format(precision=", input_precision='ieee'"), "", ""),
-    "halves in order": (
-        f"{HALVES}y = 2 * tl.reshape(tl.permute(tl.join(a, b), (0, 1)), (64,))",
-        "",
-        "",
+    "fp32 in tl.dot, as it is": Cell(IN_A_PRODUCT.format(precision=", input_precision='ieee'")),
+    "halves in order": Cell(
+        f"{HALVES}y = 2 * tl.reshape(tl.permute(tl.join(a, b), (0, 1)), (64,))"
     ),
-    "sums over all axes": ("y = 2 * x + 0 * tl.sum(tl.max(tl.reshape(i, (8, 8)), 1))", "", ""),
-    "flags that are multiplied": ("y = 2 * tl.where((x == x) * (i < n), x, 0.0)", "", ""),
-    "a named tuple": (
+    "sums over all axes": Cell("y = 2 * x + 0 * tl.sum(tl.max(tl.reshape(i, (8, 8)), 1))"),
+    "flags that are multiplied": Cell("y = 2 * tl.where((x == x) * (i < n), x, 0.0)"),
+    "a named tuple": Cell(
         "y = PART.by * x",
-        "from collections import namedtuple",
-        ", PART=namedtuple('Part', ['by'])(2)",
+        above="from collections import namedtuple",
+        options=", PART=namedtuple('Part', ['by'])(2)",
+    ),
+    "block pointers": Cell(
+        "p = tl.make_block_ptr(x_ptr, (n, 1), (1, 1), (0, 0), (BLOCK, 1), (1, 0))\n"
+        "p = tl.advance(p, (tl.program_id(0) * BLOCK, 0))\n"
+        "y = 2 * tl.load(p, boundary_check=(0,), padding_option='zero').reshape(BLOCK)"
+    ),
+    "a descriptor that is passed": Cell(
+        above="from triton.tools.tensor_descriptor import TensorDescriptor",
+        instead={
+            "x = tl.load(x_ptr + i, mask=i < n)": "x = x_ptr.load([tl.program_id(0) * BLOCK])",
+            "](x, out": "](TensorDescriptor.from_tensor(x, [64]), out",
+        },
+    ),
+    "a gather, and a method of a block": Cell(
+        "j = tl.arange(0, BLOCK)\ny = (x + x.gather(j ^ 1, 0).gather(j ^ 1, 0)) * (0 * x).exp()"
+    ),
+    "CUDA's libdevice": Cell(
+        "y = x * (nvidia.cos(0 * x.to(tl.float32)) + nvidia.exp(0 * x.to(tl.float32)))",
+        above="from triton.language.extra.cuda import libdevice as nvidia",
+    ),
+    "a mask that is one for all": Cell(
+        "full = (tl.program_id(0) + 1) * BLOCK <= n\n"
+        "y = tl.where(full, 2 * tl.load(x_ptr + i, full), 2 * x)"
+    ),
+    "a constant's type: text": Cell(kind='"tl.constexpr"'),
+    "a constant's type: the whole name": Cell(
+        above="import triton.language", kind="triton.language.constexpr"
+    ),
+    "a constant's type: the whole name as text": Cell(
+        above="import triton.language", kind='"triton.language.constexpr"'
+    ),
+    "a constant's type: another short name": Cell(
+        above="import triton.language as T", kind="T.constexpr"
+    ),
+    "a constant's type: its own name": Cell(
+        above="from triton.language import constexpr", kind="constexpr"
+    ),
+    "a constant's type: a name of the cell": Cell(above="Constant = tl.constexpr", kind="Constant"),
+    "a constant's type: a submodule": Cell(
+        above="from triton import language", kind="language.core.constexpr"
     ),
 }
 
 
 @pytest.mark.parametrize("what", RIGHT)
-def test_what_compiles_is_right(what, doubled_by, no_allocator):
-    lines, above, options = RIGHT[what]
-    verdict = lab.check_exercise(doubled_by(lines, above, options), twice)
+def test_what_compiles_is_right(what, tmp_path, no_allocator):
+    function = RIGHT[what].launcher(tmp_path)
+    verdict = lab.check_exercise(function, twice)
     assert verdict and not verdict.remark, verdict
+    assert inspected(function)

@@ -1,23 +1,22 @@
 """A kernel runs where its tensors are, and as it is written now; the compiler is left as it was."""
 
 import importlib
-import itertools
 import os
 import sys
 from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 import torch
 from IPython.extensions import autoreload
 
 import rope_lab as lab
-import wrong_kernels
+from cells import Cell, names_in
 from processes import run_python
 from rope_lab.judge import definitions
 from rope_lab.n00.exercises import scaled_copy
 from rope_lab.run import IN_THE_INTERPRETER, Now, is_interpreted
+from rope_lab.rungs import RUNGS
 
 triton = pytest.importorskip("triton", reason="needs Triton")
 
@@ -34,18 +33,8 @@ Pair = namedtuple("Pair", ("x", "y"))
 @pytest.fixture
 def notebook(tmp_path):
     """Runs a cell, and returns the names of all cells."""
-    names, numbers = (
-        {"__name__": "__main__", "torch": torch, "triton": triton, "tl": tl},
-        itertools.count(),
-    )
-
-    def run(text):
-        path = tmp_path / f"cell_{next(numbers)}.py"
-        path.write_text(text, encoding="utf-8")
-        exec(compile(text, path, "exec"), names)
-        return names
-
-    return run
+    names = {"__name__": "__main__", "torch": torch, "triton": triton, "tl": tl}
+    return lambda text: names_in(text, tmp_path, names)
 
 
 @pytest.fixture
@@ -181,7 +170,7 @@ def test_threads_launch_compile_and_judge_by_turns(notebook, as_before):
 
     def work(number):
         if number % 4 == 0:
-            return bool(lab.check_exercise(wrong_kernels.launch, definitions.rope))
+            return bool(lab.check_exercise(RUNGS[7].module.my_rope, definitions.rope))
         if number % 4 == 1 and compiles_here():
             return compile_for("sm_90", names["kernel"], X, X, BLOCK=8).registers > 0
         return torch.equal(names["run"](number + X), 2 * number + X + 7)
@@ -195,13 +184,14 @@ def test_threads_launch_compile_and_judge_by_turns(notebook, as_before):
 VERDICT = """
 import rope_lab as lab
 lab.need_triton()
-import torch, wrong_kernels
-from inspected_kernels import of_a_library
+import torch
+from inspected_kernels import scaled_tanh
 from rope_lab.compiler.compile import compiles_here
 from rope_lab.judge import definitions
-x = torch.randn(8)
-print(lab.check_exercise(wrong_kernels.launch, definitions.rope).state, compiles_here())
-print(torch.allclose(of_a_library(x), x.tanh()), "torch._dynamo" in sys.modules)
+from rope_lab.rungs import RUNGS
+x = torch.randn(2, 8)
+print(lab.check_exercise(RUNGS[7].module.my_rope, definitions.rope).state, compiles_here())
+print(torch.allclose(scaled_tanh(x), torch.tanh(0.5 * x)), "torch._dynamo" in sys.modules)
 """
 FRESH = {  # what comes before, TRITON_INTERPRET, and whether Triton compiles
     "nothing": ("", "", True),
@@ -217,30 +207,11 @@ FRESH = {  # what comes before, TRITON_INTERPRET, and whether Triton compiles
 def test_a_verdict_whatever_came_before(what):
     """And PyTorch's compiler is not loaded, which takes a second."""
     before, variable, compiles = FRESH[what]
-    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n{before}\n{VERDICT}"
-    said = run_python(code, TRITON_INTERPRET=variable).split()
+    said = run_python(f"import sys\n{before}\n{VERDICT}", TRITON_INTERPRET=variable).split()
     assert said == ["right", str(compiles), "True", "False"]
 
 
-MINE = """
-import torch
-import triton
-import triton.language as tl
-
-@triton.jit
-def part(x):
-    return FACTOR * x
-
-@triton.jit
-def scaled_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out_ptr + i, part(tl.load(x_ptr + i, mask=i < n)), mask=i < n)
-
-def scaled(x, block=128):
-    out = torch.empty_like(x)
-    scaled_kernel[(triton.cdiv(x.numel(), block),)](x, out, x.numel(), BLOCK=block)
-    return out
-"""
+MINE = Cell("y = part(x)", above="@triton.jit\ndef part(x):\n    return FACTOR * x").text
 
 
 @pytest.mark.parametrize("how", ("reload", "autoreload"))
@@ -253,11 +224,11 @@ def test_an_edited_file_gets_the_verdict_on_what_it_says_now(how, tmp_path, monk
         file.write_text(MINE.replace("FACTOR", str(factor)), encoding="utf-8")
         os.utime(file, (len(found), len(found)))
         if not found:
-            scaled = importlib.import_module(name).scaled
+            scaled = importlib.import_module(name).doubled
             reloader.mark_module_reloadable(name)
             reloader.enabled = True
         elif how == "reload":
-            scaled = importlib.reload(sys.modules[name]).scaled
+            scaled = importlib.reload(sys.modules[name]).doubled
         reloader.check()  # what %autoreload does before each cell
         found.append(lab.check_exercise(scaled, scaled_copy).state)
     assert found == ["right", "wrong", "right"]

@@ -7,6 +7,7 @@ What stubs and solutions print is stored in the notebooks, and nbval holds it.
 import re
 
 import pytest
+import torch
 
 import rope_lab as lab
 from exercise_form import CHECKS, NUMBERS, exercises_in
@@ -50,30 +51,38 @@ def test_what_is_no_wrong_answer_is_refused(row, told):
 # numbers that a reader predicts
 
 
-@pytest.mark.parametrize(
-    "answer, right, said",
-    [
-        (None, 3, "NOT YET: put your answer in place of None"),
-        ([8, None], [8, 2], "NOT YET: put your answer in place of each None"),
-        (16384, 16384, "RIGHT: 16 384 bytes"),
-        (990, 1000, "WRONG: 990 is too small, but not far off"),
-        (4000, 1000, "WRONG: 4 000 is too large, by far"),
-        ([8, 4], [8, 2], "WRONG in answer 2 of 2: 4 is too large"),
-        ([8], [8, 2], "WRONG: expected a list of 2 answers, got 1"),
-        (8, [8, 2], "WRONG: expected a list of 2 answers, got 1"),
-        (True, 1, "WRONG: expected a number, got True"),
-    ],
+MEASURED_US = 49.49814610452644
+ANSWERS = (  # the answer, the right one, and what is said
+    (None, 3, "NOT YET: put your answer in place of None"),
+    ([8, None], [8, 2], "NOT YET: put your answer in place of each None"),
+    (16384, 16384, "RIGHT: 16 384 bytes"),
+    (torch.tensor([29]), 29, "RIGHT: 29 bytes"),
+    (torch.tensor(29.0).numpy()[()], 29, "RIGHT: 29 bytes"),
+    (torch.tensor(MEASURED_US).double(), 49.498146057128906, "RIGHT: 49.5 bytes"),
+    (MEASURED_US, 80, "WRONG: 49.5 is too small"),
+    (7.00000001, 7, "WRONG: 7.00000001 is too large, but not far off"),
+    (990, 1000, "WRONG: 990 is too small, but not far off"),
+    (4000, 1000, "WRONG: 4 000 is too large, by far"),
+    ([8, 4], [8, 2], "WRONG in answer 2 of 2: 4 is too large"),
+    ([8], [8, 2], "WRONG: expected a list of 2 answers, got 1"),
+    (8, [8, 2], "WRONG: expected a list of 2 answers, got 1"),
+    (torch.tensor([28, 29]), 29, "WRONG: expected a number, got "),
+    (True, 1, "WRONG: expected a number, got True"),
 )
+
+
+@pytest.mark.parametrize("answer, right, said", ANSWERS, ids=str)
 def test_an_answer(answer, right, said):
     verdict = lab.check_answer(answer, right, unit="bytes")
-    assert repr(verdict) == said
+    assert repr(verdict).startswith(said)
     assert bool(verdict) is said.startswith("RIGHT")
 
 
 def test_an_answer_may_be_a_little_off_where_that_is_allowed():
     assert lab.check_answer(990, 1000, tolerance=0.01)
     assert not lab.check_answer(989, 1000, tolerance=0.01)
-    assert lab.check_answer([990, 2], [1000, 2], tolerance=0.01)
+    several = lab.check_answer([1064.3456, 0.123456, 7], [1064, 0.12, 7], tolerance=0.1)
+    assert repr(several) == "RIGHT: 1 064, 0.1235, 7"  # as many digits as a reader needs
 
 
 def test_a_verdict_does_not_give_the_answer_away():

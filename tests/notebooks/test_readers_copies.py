@@ -1,13 +1,15 @@
 """A reader's copies of the notebooks, and what `make test` makes of a reader's work."""
 
-import json
 import os
 import re
+import runpy
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pytest
@@ -16,6 +18,7 @@ import readers_copies
 from processes import ROOT
 
 LINK = re.compile(r"\]\((?!https?:|#)([^)\s#]+)[^)\s]*\)")  # the path of a file here
+INTO_ITS_CELL = re.compile(r"\]\(([^)\s#]+\.ipynb#[^)\s]+)\)")  # the whole link
 INTO_A_NOTEBOOK = re.compile(r"(?<=\.ipynb)#[^)\s]*(?=\))")  # where in it a link leads
 NOTEBOOKS = "00_start.ipynb", "deeper/00_more.ipynb", "solutions/00_start_solutions.ipynb"
 
@@ -79,8 +82,19 @@ def run_again(path):
 # the copies
 
 
+def named_cell(link, original):
+    """The first line of the cell that a copy's link leads to, as a link names a heading."""
+    path, cell = re.fullmatch(r"([^#]+)#cell-id=(.+)", link).groups()
+    (source,) = [x.source for x in cells(original.parent / path) if x.id == cell]
+    return f"{path}#{source.splitlines()[0].lstrip('# ').replace(' ', '-')}"
+
+
 def test_every_notebook_of_this_repository_is_copied_without_what_running_added(tmp_path):
-    """And every link of it leads somewhere from there, too."""
+    """And every link of it leads somewhere from there, too.
+
+    One to a heading of another notebook names its cell: JupyterLab would open that notebook at its
+    top (issue 15207).
+    """
     for path in ROOT.iterdir():
         if not path.name.startswith((".", "my_notebooks")):
             (tmp_path / path.name).symlink_to(path)
@@ -96,43 +110,41 @@ def test_every_notebook_of_this_repository_is_copied_without_what_running_added(
             assert same != (readers_copies.ANSWER in theirs.metadata.get("tags", ()))
             assert mine.metadata.get("tags") == theirs.metadata.get("tags")
             assert mine.get("outputs", []) == [] and mine.get("execution_count") is None
-            links = LINK.findall(mine.source) if mine.cell_type == "markdown" else []
-            for link in links:
-                assert ((copies / name).parent / link).exists(), (name, link)
+            if mine.cell_type == "markdown":
+                for link in LINK.findall(mine.source):
+                    assert ((copies / name).parent / link).exists(), (name, link)
+                to_cells = INTO_ITS_CELL.findall(mine.source)
+                headings = [named_cell(link, originals / name) for link in to_cells]
+                assert headings == INTO_ITS_CELL.findall(theirs.source), (name, mine.id)
 
 
-def test_a_link_to_a_heading_of_another_notebook_names_its_cell():
-    """JupyterLab opens it at its top where the link has the heading (issue 15207)."""
-    seen = 0
-    for original in readers_copies.entries(ROOT / "notebooks"):
-        if original.suffix != ".ipynb":
-            continue
-        mine = json.loads(readers_copies.readers_copy(original))["cells"]
-        for cell, before in zip(mine, cells(original), strict=True):
-            if cell["cell_type"] != "markdown":
-                continue
-            links = re.findall(r"\]\(([^)\s#]+\.ipynb)#([^)\s]+)\)", before["source"])
-            for path, heading in links:
-                named = re.findall(rf"\]\({re.escape(path)}#cell-id=([^)\s]+)\)", cell["source"])
-                there = {x.id: x.source for x in cells(original.parent / path)}
-                first_lines = [there[name].splitlines()[0] for name in named]
-                assert heading in [line.lstrip("# ").replace(" ", "-") for line in first_lines]
-                seen += 1
-            assert len(links) == cell["source"].count(".ipynb#cell-id=")
-    assert seen > 36
-
-
-def test_a_solutions_lines_are_hidden_until_the_reader_opens_them(copies):
+def test_copies_from_the_first_run_to_the_last(checkout, copies, originals):
+    """Solutions are hidden until a reader opens them, and what a reader has is left alone."""
+    assert {path.relative_to(copies).as_posix() for path in copies.rglob("*.ipynb")} == {*NOTEBOOKS}
     for name in NOTEBOOKS:
         hidden = [cell.metadata.get("jupyter") for cell in cells(copies / name)]
         assert hidden == [{"source_hidden": True} if "solutions" in name else None] * 2
-
-
-def test_what_is_no_notebook_is_linked_and_checkpoints_stay_behind(copies, originals):
-    made = {path.relative_to(copies).as_posix() for path in copies.rglob("*.ipynb")}
-    assert made == set(NOTEBOOKS)
     for name in ("records", "deeper/picture.png"):
         assert (copies / name).is_symlink() and (copies / name).samefile(originals / name)
+
+    start = copies / "00_start.ipynb"
+    edit(start, "my answer")
+    (copies / "deeper/00_more.ipynb").unlink()
+    save(originals / "01_next.ipynb", "new")
+    run_again(originals / "00_start.ipynb")  # which changes no cell
+    before = start.read_bytes()
+    made_now = readers_copies.make_copies(checkout)
+    assert made_now == (["01_next.ipynb", "deeper/00_more.ipynb"], [])
+    assert readers_copies.make_copies(checkout) == ([], [])
+
+    edit(originals / "00_start.ipynb", "a = 2")
+    for _ in range(2):  # it is named until the copy is taken again
+        assert readers_copies.make_copies(checkout) == ([], ["00_start.ipynb"])
+        assert start.read_bytes() == before
+    start.rename(start.with_name("mine.ipynb"))
+    assert readers_copies.make_copies(checkout) == (["00_start.ipynb"], [])
+    assert cells(start)[0].source == "a = 2"
+    assert readers_copies.make_copies(checkout) == ([], [])
 
 
 def test_where_links_cannot_be_made_the_notebooks_are_copied_all_the_same(checkout, monkeypatch):
@@ -164,88 +176,57 @@ def test_nothing_of_the_readers_is_overwritten(checkout, originals):
     assert (originals / "records/00.json").read_text(encoding="utf-8") == "{}"
 
 
-# later runs
-
-
-def test_a_later_run_adds_what_is_missing_and_overwrites_nothing(checkout, copies, originals):
-    edit(copies / "00_start.ipynb", "my answer")
-    (copies / "deeper/00_more.ipynb").unlink()
-    save(originals / "01_next.ipynb", "new")
-    run_again(originals / "00_start.ipynb")  # which changes no cell
-    before = (copies / "00_start.ipynb").read_bytes()
-    made_now = readers_copies.make_copies(checkout)
-    assert made_now == (["01_next.ipynb", "deeper/00_more.ipynb"], [])
-    assert (copies / "00_start.ipynb").read_bytes() == before
-    assert readers_copies.make_copies(checkout) == ([], [])
-
-
-def test_a_changed_original_is_named_until_the_copy_is_taken_again(checkout, copies, originals):
-    copy = copies / "00_start.ipynb"
-    edit(copy, "my answer")
-    edit(originals / "00_start.ipynb", "a = 2")
-    before = copy.read_bytes()
-    for _ in range(2):
-        assert readers_copies.make_copies(checkout) == ([], ["00_start.ipynb"])
-        assert copy.read_bytes() == before
-    copy.rename(copy.with_name("mine.ipynb"))
-    assert readers_copies.make_copies(checkout) == (["00_start.ipynb"], [])
-    assert cells(copy)[0].source == "a = 2"
-    assert readers_copies.make_copies(checkout) == ([], [])
-
-
 # the command
 
 
-@pytest.fixture
-def make(checkout):
-    """Run make in the checkout, with this Python and a JupyterLab that ends."""
+COPIED = "Copied into my_notebooks: 3 notebooks, without outputs."
+UP_TO_DATE = "Your copies in my_notebooks are up to date."
+STALE = "Changed since they were copied, and left as you have them: 00_start."
+
+
+def test_the_command_says_what_it_has_done(checkout, originals, monkeypatch, capsys):
+    make_copies = readers_copies.make_copies
+    monkeypatch.setattr(readers_copies, "make_copies", lambda: make_copies(checkout))
+    for said in (COPIED, UP_TO_DATE, STALE):
+        if said is STALE:
+            edit(originals / "00_start.ipynb", "a = 2")
+        readers_copies.main()
+        assert capsys.readouterr().out.startswith(said)
+    (originals / "00_start.ipynb").write_text("<<<<<<< ours", encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"00_start.ipynb is not a notebook"):
+        readers_copies.main()
+
+
+def test_the_lab_opens_the_readers_own_copies(monkeypatch):
+    called = []
+    server = SimpleNamespace(wait=lambda: 0)
+    monkeypatch.setattr(subprocess, "call", lambda command, cwd: called.append(command) or 0)
+    monkeypatch.setattr(subprocess, "Popen", lambda command, cwd: called.append(command) or server)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    assert runpy.run_path(str(ROOT / "lab.py"))["open_lab"]("python", ["--port=9"]) == 0
+    copying, opening = called
+    assert copying == ["python", "tools/readers_copies.py"]
+    assert "--LabApp.default_url=/lab/tree/my_notebooks/00_start_here.ipynb" in opening
+    assert opening[-1] == "--port=9"  # a reader's options come last
+
+
+def test_every_command_finds_an_environment_whose_path_has_a_space(tmp_path):
+    """Its path is one word to the shell."""
     if shutil.which("make") is None:
         pytest.skip("make is not installed")
-    (checkout / "tools").mkdir()
-    for name in ("Makefile", "lab.py", "tools/readers_copies.py"):
-        shutil.copy(ROOT / name, checkout / name)
-    commands = checkout / "my venv/bin"
-    commands.mkdir(parents=True)
-    (commands / "python").symlink_to(sys.executable)
-    (checkout / "jupyterlab.py").write_text("import sys; print(*sys.argv[1:])", encoding="utf-8")
-    # `make test` may run this test, and its make would tell ours what it was told
-    env = {name: value for name, value in os.environ.items() if "MAKE" not in name}
-
-    def run(*arguments):
-        called = ["make", *arguments, "VENV=my venv"]
-        return subprocess.run(called, cwd=checkout, env=env, capture_output=True, encoding="utf-8")
-
-    return run
-
-
-def test_make_lab_opens_the_readers_own_copies(make, originals):
-    for first in (
-        "Copied into my_notebooks: 3 notebooks, without outputs.",
-        "Your copies in my_notebooks are up to date.",
-        "Changed since they were copied, and left as you have them: 00_start.",
-    ):
-        if first.startswith("Changed"):
-            edit(originals / "00_start.ipynb", "a = 2")
-        ran = make("lab", "LAB_FLAGS=--port=9")
-        assert ran.stdout.startswith(first) and ran.stderr == ""
-        assert "=/lab/tree/my_notebooks/00_start_here.ipynb " in ran.stdout
-        assert ran.stdout.endswith(" --port=9\n")  # a reader's options come last
-    (originals / "00_start.ipynb").write_text("<<<<<<< ours", encoding="utf-8")
-    ran = make("lab")
-    assert ran.returncode and ran.stdout == ""
-    assert "00_start.ipynb is not a notebook" in ran.stderr and "Traceback" not in ran.stderr
-
-
-def test_every_command_finds_an_environment_whose_path_has_a_space(make):
-    """Its path is one word to the shell."""
+    (tmp_path / "my venv/bin").mkdir(parents=True)
     targets = ("lab", "test", "test-all", "mutants", "notebooks", "hugging_face", "bench", "record")
-    planned = make("--dry-run", *targets, "site")
+    venv = f"VENV={tmp_path}/my venv"
+    # `make test` may run this test, and its make would tell this one what it was told
+    env = {name: value for name, value in os.environ.items() if "MAKE" not in name}
+    called = ["make", "--dry-run", *targets, "site", venv]
+    planned = subprocess.run(called, cwd=ROOT, env=env, capture_output=True, encoding="utf-8")
     assert planned.returncode == 0, planned.stderr
     one_line_each = planned.stdout.replace("\\\n", "")  # as the shell reads them
     words = shlex.split(one_line_each, comments=True)
     called = [word.strip("()") for word in words if "venv/bin/" in word]
     assert len(called) > len(targets)
-    assert all(word.startswith("my venv/bin/") for word in called), called
+    assert all(word.startswith(f"{tmp_path}/my venv/bin/") for word in called), called
 
 
 # what git and nbval do with copies, backups and checkpoints

@@ -8,7 +8,7 @@ import torch
 import rope_lab as lab
 from notebook_form import ROOT
 from pairwise import slow_but
-from readers_rung import my_rope_of
+from readers_rung import rung_with
 from rope_lab.edits import times as times_of_edits
 from rope_lab.figures import style as draw
 from rope_lab.records import recorded
@@ -18,133 +18,80 @@ from rope_lab.rungs.measured import COPY, KEY
 pytest.importorskip("triton", reason="needs Triton")
 pytestmark = pytest.mark.usefixtures("kept_here")
 
-AT_256 = "    if t.shape[-1] == 256:\n        "
-AT_2048 = "    if t.shape[0] == 2048:\n        "
+OUT = "    out = torch.empty_like(t)"
+OR_GIVEN = f"{OUT} if out is None else out\n"
+AT_256 = "if t.shape[-1] == 256:\n        "
+AT_2048 = "if t.shape[0] == 2048:\n        "
 UNREAD = "the values are right, but what it does on an H200 can't be read: raises"
-MISHAPS = {  # a line before our launch, and words of the verdict
-    "fp32": (
-        "    t = t.float()\n",
-        "a part of the work is done outside the kernel: PyTorch runs to or float; let the kernel",
-    ),
-    "a clone": (f"{AT_2048}t = t.clone()\n", "8, 256) PyTorch runs clone or contiguous, where"),
-    "an error": (f"{AT_2048}raise ValueError('no')\n", f"{UNREAD} ValueError: no"),
-    "an exit": (f"{AT_2048}raise SystemExit\n", f"{UNREAD} SystemExit"),
-    "an item": (
-        f"{AT_2048}t.sum().item()\n",
-        "it reads elements on the host, which makes a GPU wait",
-    ),
-    "the angles": (
-        f"{AT_256}freqs = -freqs\n",
-        "and should be by -sin(freqs",
-    ),
-    "the table": (
-        f"{AT_256}freqs = freqs[1:]\n",
-        "WRONG in the case 'heads of 256, in bfloat16'; 21",
-    ),
-}
+PART = "a part of the work is done outside the kernel: PyTorch runs"
 
 
-@pytest.mark.parametrize("mishap", slow_but(MISHAPS, "fp32", "an error", "an item", "the table"))
-def test_what_happens_at_the_headline_shape_alone_ends_in_a_sentence(mishap, tmp_path):
-    line, told = MISHAPS[mishap]
-    out = "    out = torch.empty_like(t"
-    assert out in RUNGS[1].source
-    text = RUNGS[1].source.replace(out, f"    dtype = t.dtype\n{line}{out}, dtype=dtype")
-    verdict = lab.check_rung(1, my_rope_of(text, tmp_path))
-    assert not verdict and told in repr(verdict), verdict
-    assert "our kernel for rung" not in repr(verdict)
+def before(line):
+    """A line before the launch of rung 1."""
+    return {OUT: f"    dtype = t.dtype\n    {line}\n{OUT[:-1]}, dtype=dtype)"}
 
 
-OUT = "    out = torch.empty_like(t) if out is None else out\n"
-CLONES = f"    is_in_place = out is t\n{OUT}    if {{when}}:\n        t = t.clone()\n"
+def cloned(when):
+    """Another input where this is true."""
+    begin = f"    is_in_place = out is t\n{OR_GIVEN}"
+    return {OR_GIVEN: f"{begin}    if {when}:\n        t = t.clone()\n"}
+
+
 OTHER_KERNEL = (
     "    if out is t and t.shape[0] == 2048:\n        from rope_lab.rungs import RUNGS\n\n"
-    f"        return RUNGS[3].module.my_rope(t, freqs, out)\n{OUT}"
+    f"        return RUNGS[3].module.my_rope(t, freqs, out)\n{OR_GIVEN}"
 )
-CLONED = "a part of the work is done outside the kernel: PyTorch runs clone or contiguous"
-OTHER_USES = {  # rung, what is in place of the launcher's first lines, and words of the verdict
-    "a clone in place": (
-        2,
-        CLONES.format(when="is_in_place"),
-        CLONED,
-    ),
-    "a clone backward in place": (
-        4,
-        CLONES.format(when="is_in_place and transpose"),
-        CLONED,
-    ),
-    "another kernel in place": (2, OTHER_KERNEL, "in place it launches another kernel, where this"),
-    "a clone in place, of some sizes": (
-        2,
-        CLONES.format(when="is_in_place and d == 24"),
-        "WRONG in the case 'in place, sizes that no block divides'",
-    ),
-    "a clone backward, of some sizes": (
-        4,
-        CLONES.format(when="transpose and d == 24"),
-        "WRONG in the case 'backward, sizes that no block divides'",
-    ),
-}
-
-
-@pytest.mark.parametrize(
-    "what",
-    slow_but(
-        OTHER_USES,
-        "a clone backward in place",
-        "another kernel in place",
-        "a clone in place, of some sizes",
-    ),
-)
-def test_every_use_of_a_kernel_counts(what, tmp_path):
-    rung, instead, told = OTHER_USES[what]
-    assert OUT in RUNGS[rung].source
-    verdict = lab.check_rung(rung, my_rope_of(RUNGS[rung].source.replace(OUT, instead), tmp_path))
-    assert told in repr(verdict), verdict
-
-
 SINE_OF_A_ROW = {
     ", mask=pair < HALF)[None, :]": ", mask=pair < HALF)",
     "= tl.cos(angle1), tl.sin(angle1)": "= tl.cos(angle1)[None, :], tl.sin(angle1)[None, :]",
     "= tl.cos(angle2), tl.sin(angle2)": "= tl.cos(angle2)[None, :], tl.sin(angle2)[None, :]",
 }
 ONE_WARP = {"num_warps = 8, 4": "num_warps = 8, 1"}
-AHEAD = {  # what is changed in our rung 2, the rungs that its verdict names, and those timed
-    "nothing": ({}, [], [2]),
-    "one warp": (ONE_WARP, [3], [2, 3]),
-    "the sine of a row": (SINE_OF_A_ROW, [3, 5], [2, 3]),
-    "both": (ONE_WARP | SINE_OF_A_ROW, [3, 5], [2, 5]),
-}
-
-
-@pytest.mark.parametrize("change", slow_but(AHEAD, "both"))
-def test_a_kernel_ahead_of_its_rung_is_told_so_and_our_time_is_not_the_readers(change, tmp_path):
-    instead, ahead, timed = AHEAD[change]
-    source = RUNGS[2].source
-    for text, other in instead.items():
-        assert text in source
-        source = source.replace(text, other)
-    told = repr(lab.check_rung(2, my_rope_of(source, tmp_path)))
-    assert told.startswith("RIGHT: rung 2, ")
-    assert [*map(int, re.findall(r"as rung (\d) requires", told))] == ahead
-    assert [*map(int, re.findall(r"our kernel for rung (\d) takes \d+ us", told))] == timed
-    assert torch.cuda.is_available() or "speed: yours is not timed here\n" in told
-
-
-def test_a_later_edit_is_credited_where_this_rungs_edit_is_missing(tmp_path):
-    """Loads first, as a reader may write it before the sine of a row."""
-    source = RUNGS[6].source
-    for after, before in SINE_OF_A_ROW.items():
-        assert before in source
-        source = source.replace(before, after)
-    told = repr(lab.check_rung(5, my_rope_of(source, tmp_path)))
-    assert told.startswith("NOT YET: the values are right; rung 5 requires sin/cos in the thr"), (
-        told
-    )
-    assert "ahead: loads after a sine at most 0, as rung 6 requires" in told, told
-
-
-REFUSES = {  # rung, what is in place of a part of the refusal, and words of the verdict
+PAIR = "pair = tl.arange(0, BLOCK_HALF)"
+TOLD = {  # the rung, or it and whose source; what is changed; and words of the verdict
+    # at the headline shape alone
+    "fp32": (1, before("t = t.float()"), f"{PART} to or float; let the kernel"),
+    "a clone": (
+        1,
+        before(f"{AT_2048}t = t.clone()"),
+        "8, 256) PyTorch runs clone or contiguous, where",
+    ),
+    "an error": (1, before(f"{AT_2048}raise ValueError('no')"), f"{UNREAD} ValueError: no"),
+    "an exit": (1, before(f"{AT_2048}raise SystemExit"), f"{UNREAD} SystemExit"),
+    "an item": (
+        1,
+        before(f"{AT_2048}t.sum().item()"),
+        "it reads elements on the host, which makes a GPU wait",
+    ),
+    "the angles": (1, before(f"{AT_256}freqs = -freqs"), "and should be by -sin(freqs"),
+    "the table": (
+        1,
+        before(f"{AT_256}freqs = freqs[1:]"),
+        "WRONG in the case 'heads of 256, in bfloat16'; ",
+    ),
+    # every use of a kernel counts
+    "a clone in place": (2, cloned("is_in_place"), f"{PART} clone or contiguous"),
+    "a clone backward in place": (
+        4,
+        cloned("is_in_place and transpose"),
+        f"{PART} clone or contiguous",
+    ),
+    "another kernel in place": (
+        2,
+        {OR_GIVEN: OTHER_KERNEL},
+        "in place it launches another kernel, where this",
+    ),
+    "a clone in place, of some sizes": (
+        2,
+        cloned("is_in_place and d == 24"),
+        "WRONG in the case 'in place, sizes that no block divides'",
+    ),
+    "a clone backward, of some sizes": (
+        4,
+        cloned("transpose and d == 24"),
+        "WRONG in the case 'backward, sizes that no block divides'",
+    ),
+    # it is right or refuses, and does not refuse too much
     "strides silently wrong": (
         1,
         {"or not t.is_contiguous() ": ""},
@@ -211,55 +158,81 @@ REFUSES = {  # rung, what is in place of a part of the refusal, and words of the
         {"tl.arange(0, BLOCK_TAIL).to(tl.int64)": "tl.arange(0, BLOCK_TAIL)"},
         "WRONG: column 2 is 2^31 elements after column 0, and comes out wrong",
     ),
+    # kernels of other rungs
+    "loads first, before the sine of a row": (  # as a reader may write it
+        (5, 6),
+        {of_a_row: text for text, of_a_row in SINE_OF_A_ROW.items()},
+        "NOT YET: the values are right; rung 5 requires sin/cos in the thr",
+        "ahead: loads after a sine at most 0, as rung 6 requires",
+    ),
+    "no out": ((2, 1), {}, "NOT YET", "my_rope takes no `out`"),
+    "no transpose": ((4, 3), {}, "NOT YET", "my_rope takes no `transpose`"),
+    # A reader runs what was pasted, to see that it works, before looking for the edit.
+    **{
+        f"rung {rung} as rung {rung - 1} was": (
+            (rung, rung - 1),
+            {},
+            "NOT YET",
+            f"looks like: rung {rung - 1} as it was",
+        )
+        for rung in (3, 5, 6)
+    },
+    "nearly the rung below": ((3, 2), {PAIR: f"{PAIR} + 0"}, "NOT YET", "looks like: "),
+}
+BY_DAY = (
+    *("fp32", "an error", "an item", "the table"),
+    *("a clone backward in place", "another kernel in place", "a clone in place, of some sizes"),
+    *("strides silently wrong", "a longer table", "loads first, before the sine of a row"),
+    *("no out", "no transpose", "rung 6 as rung 5 was", "nearly the rung below"),
+)
+
+
+@pytest.mark.parametrize("what", slow_but(TOLD, *BY_DAY))
+def test_what_a_verdict_on_a_rung_says(what, tmp_path):
+    asked, changes, *told = TOLD[what]
+    rung, of = asked if isinstance(asked, tuple) else (asked, asked)
+    verdict = lab.check_rung(rung, rung_with(of, changes, tmp_path))
+    assert all(words in repr(verdict) for words in told), verdict
+    assert verdict or "our kernel for rung" not in repr(verdict)
+    assert ("as it was" in repr(verdict)) == what.endswith(" was"), verdict
+
+
+AHEAD = {  # what is changed in our rung 2, the rungs that its verdict names, and those timed
+    "nothing": ({}, [], [2]),
+    "one warp": (ONE_WARP, [3], [2, 3]),
+    "the sine of a row": (SINE_OF_A_ROW, [3, 5], [2, 3]),
+    "both": (ONE_WARP | SINE_OF_A_ROW, [3, 5], [2, 5]),
 }
 
 
-@pytest.mark.parametrize("what", slow_but(REFUSES, "strides silently wrong", "a longer table"))
-def test_a_rung_is_right_or_refuses_and_does_not_refuse_too_much(what, tmp_path):
-    rung, instead, *told = REFUSES[what]
-    source = RUNGS[rung].source
-    for text, other in instead.items():
-        assert text in source
-        source = source.replace(text, other)
-    verdict = repr(lab.check_rung(rung, my_rope_of(source, tmp_path)))
-    assert all(words in verdict for words in told), verdict
+@pytest.mark.parametrize("change", slow_but(AHEAD, "both"))
+def test_a_kernel_ahead_of_its_rung_is_told_so_and_our_time_is_not_the_readers(change, tmp_path):
+    instead, ahead, timed = AHEAD[change]
+    told = repr(lab.check_rung(2, rung_with(2, instead, tmp_path)))
+    assert told.startswith("RIGHT: rung 2, ")
+    assert [*map(int, re.findall(r"as rung (\d) requires", told))] == ahead
+    assert [*map(int, re.findall(r"our kernel for rung (\d) takes \d+ us", told))] == timed
+    assert torch.cuda.is_available() or "speed: yours is not timed here\n" in told
 
 
 def test_what_may_be_refused_may_be_right(tmp_path):
     """Rung 7 takes strides and a tail, which rung 4 may refuse."""
-    verdict = lab.check_rung(4, my_rope_of(RUNGS[7].source, tmp_path))
+    verdict = lab.check_rung(4, rung_with(7, {}, tmp_path))
     assert verdict and "part of the head rotated" in verdict.cases.right, verdict
 
 
 @pytest.mark.parametrize("rung", slow_but(RUNGS, 2))
 def test_our_kernel_of_a_rung_is_not_ahead_of_it(rung, tmp_path):
-    verdict = lab.check_rung(rung, my_rope_of(RUNGS[rung].source, tmp_path))
+    verdict = lab.check_rung(rung, rung_with(rung, {}, tmp_path))
     assert verdict and "ahead" not in repr(verdict), verdict
 
 
 @pytest.mark.parametrize("rung", slow_but((2, 4, 5), 5))
 def test_our_kernel_of_the_next_rung_is_told_that_it_is_ahead(rung, tmp_path):
-    told = repr(lab.check_rung(rung, my_rope_of(RUNGS[rung + 1].source, tmp_path)))
+    told = repr(lab.check_rung(rung, rung_with(rung + 1, {}, tmp_path)))
     assert told.startswith(f"RIGHT: rung {rung}, ")
     assert [*map(int, re.findall(r"as rung (\d) requires", told))] == [rung + 1]
     assert f"our kernel for rung {rung + 1} takes" in told
-
-
-@pytest.mark.parametrize("rung", slow_but((3, 5, 6), 6))
-def test_a_copy_without_an_edit_is_not_told_which_edit(rung, tmp_path):
-    """A reader runs what was pasted, to see that it works, before looking for the edit."""
-    below = RUNGS[rung - 1].source
-    told = repr(lab.check_rung(rung, my_rope_of(below, tmp_path)))
-    assert told.startswith("NOT YET") and f"looks like: rung {rung - 1} as it was" in told
-    other = below.replace("pair = tl.arange(0, BLOCK_HALF)", "pair = tl.arange(0, BLOCK_HALF) + 0")
-    told = repr(lab.check_rung(rung, my_rope_of(other, tmp_path)))
-    assert "looks like: " in told and "as it was" not in told
-
-
-@pytest.mark.parametrize("rung, lacks", ((2, "out"), (4, "transpose")))
-def test_our_kernel_of_the_rung_below_is_told_which_argument_it_lacks(rung, lacks, tmp_path):
-    told = repr(lab.check_rung(rung, my_rope_of(RUNGS[rung - 1].source, tmp_path)))
-    assert told.startswith("NOT YET") and f"my_rope takes no `{lacks}`" in told
 
 
 @pytest.mark.parametrize(
@@ -273,9 +246,7 @@ def test_a_picture_of_readme_shows_a_verdict(name, rung, right, tmp_path):
     """Word by word, but in narrower lines; the first is in the place of a right one."""
     picture = (ROOT / f"docs/images/{name}.svg").read_text(encoding="utf-8")
     instead, *drawn = re.findall(r'class="code"[^>]*>(.+?)</text>', picture)
-    source = RUNGS[rung].source.replace(right, instead)
-    assert source != RUNGS[rung].source
-    verdict = lab.check_rung(rung, my_rope_of(source, tmp_path))
+    verdict = lab.check_rung(rung, rung_with(rung, {right: instead}, tmp_path))
     assert " ".join(drawn).split() == repr(verdict).split()
 
 
