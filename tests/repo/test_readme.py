@@ -112,11 +112,14 @@ CLAIMS = {
 
 @pytest.mark.filterwarnings("ignore")  # of transformers
 @pytest.mark.parametrize("name", IN_ONE_PROCESS)
-def test_a_block_runs_by_itself(name, tmp_path):
+def test_a_block_runs_by_itself(name, tmp_path, monkeypatch):
     code = BLOCKS[name]
     assert "assert" in code or name in CLAIMS or name in LOGGING
     if "huggingface" in code or "transformers" in code:
         pytest.importorskip("transformers")
+    if "from kernels import" in code:
+        pytest.importorskip("kernels.layer", reason="needs the package kernels")
+        monkeypatch.chdir(tmp_path)  # It writes a folder.
     path = tmp_path / f"{name}.py"
     # 6 positions, because the interpreter is slow
     path.write_text(code.replace("4096", "6"), encoding="utf-8")
