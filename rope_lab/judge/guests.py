@@ -46,9 +46,15 @@ class TookTooLong(BaseException):
 def settled() -> Iterator[None]:
     """Judge in this context, whatever its cells have set; then all is as it was.
 
-    Other threads that launch, compile or judge wait: all of this process is set for one.
+    Other threads that launch, compile or judge wait: all of this process is set for one. So a
+    backward on a GPU runs in this thread, too: PyTorch's own would wait for it without an end.
     """
-    with ONE_AT_A_TIME, _put_back(), warnings.catch_warnings():
+    with (
+        ONE_AT_A_TIME,
+        _put_back(),
+        warnings.catch_warnings(),
+        torch.autograd.set_multithreading_enabled(False),
+    ):
         torch.set_num_threads(1)
         # New memory holds NaN: what a candidate does not write cannot pass for right.
         # `torch.use_deterministic_algorithms` would load PyTorch's compiler, too: a second.

@@ -252,3 +252,23 @@ def test_which_candidates_reach_a_gpu(what, when, monkeypatch, tmp_path):
     monkeypatch.setattr(torch.cuda, "synchronize", fail if when == "at once" else lambda: None)
     monkeypatch.setattr("rope_lab.judge.spec.laid_out_alike", fail)
     assert told in repr(judge(candidate, wanted))
+
+
+def test_a_backward_runs_in_the_thread_of_its_check(device):
+    """On a GPU, PyTorch has another, which would wait for this one at the first launch."""
+    threads = []
+
+    class Noted(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            threads.append(threading.get_ident())
+            return grad
+
+    with guests.a_guest(device):
+        Noted.apply(torch.ones(3, device=device, requires_grad=True)).sum().backward()
+    assert threads == [threading.get_ident()]
+    assert torch._C._is_multithreading_enabled()
