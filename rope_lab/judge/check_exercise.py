@@ -28,7 +28,7 @@ from .errors import RESTART
 from .guests import MAX_PRINTED, SECONDS, TookTooLong, settled
 from .refusals import Noted, launches_noted, note_job, refusal_of
 from .spec import MILLION, Case, Spec, spec
-from .verdict import NOT_YET, RIGHT, WRONG, Cases, Fault, Verdict, printable, raised
+from .verdict import NO_EVIDENCE, NOT_YET, RIGHT, WRONG, Cases, Fault, Verdict, printable, raised
 from .why import why
 from .written import unlike_its_look
 
@@ -42,18 +42,22 @@ class Tried(NamedTuple):
     counted: Counted | None = None
 
 
-def check_exercise(candidate: Callable, specification: Spec | Callable) -> Verdict:
+def check_exercise(
+    candidate: Callable, specification: Spec | Callable, *, explain: bool = True
+) -> Verdict:
     """Check a function on every case of a specification.
 
     Args:
         candidate: a function with the specification's arguments, in a notebook or a module. It runs
             here, in the notebook's process, and what it changes there is put back (`guests.py`).
         specification: a `Spec`, or a function whose arguments are annotated with shapes.
+        explain: False: the verdict doesn't say why, where finding it is the exercise.
 
     Raises:
         ValueError: the specification has an argument without a shape.
     """
-    return try_on_cases(candidate, spec(specification)).verdict
+    verdict = try_on_cases(candidate, spec(specification)).verdict
+    return verdict if explain else replace(verdict, evidence=NO_EVIDENCE)
 
 
 def try_on_cases(

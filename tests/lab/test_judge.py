@@ -91,6 +91,14 @@ def test_a_wrong_kernel_gets_evidence(candidate, kind, told, tmp_path):
     assert verdict.evidence.kind == kind and told in repr(verdict), verdict
 
 
+def test_a_cause_that_is_to_be_found_is_not_told():
+    def without_a_sign(x):
+        return torch.cat(x.chunk(2, dim=-1)[::-1], dim=-1)
+
+    told, kept = (judge(without_a_sign, definitions.rotate_half, explain=x) for x in (True, False))
+    assert str(told).startswith(str(kept)) and len(str(told)) > len(str(kept))
+
+
 def test_a_verdict_is_given_within_its_budget(monkeypatch, tmp_path):
     """And says what it knows then."""
     monkeypatch.setattr(changes, "FOR_PROOFS", 600)
