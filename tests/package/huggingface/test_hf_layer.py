@@ -4,14 +4,15 @@
 a function as `kernels` makes it.
 """
 
-from contextlib import contextmanager
+import importlib
+from contextlib import contextmanager, nullcontext
 from types import MethodType
 
 import pytest
 import torch
 
 from hf_calls import Function, cases, differs, outcome
-from hf_models import FAMILIES, in_a_fixed_order, logits_and_gradients, unequal
+from hf_models import FAMILIES, in_a_fixed_order, inputs_of, logits_and_gradients, unequal
 from rope_kernels.huggingface.layers import RotaryPosEmb, write_kernel
 
 # A model for each of the functions that transformers marks: in fp32, cast back, by half a table,
@@ -70,15 +71,30 @@ def test_torch_compile_records_the_models_own_function():
         assert torch.equal(got, wanted)
 
 
-@contextmanager
-def put_into(model, folder):
-    """The layer in a model, by `kernels`."""
+@pytest.fixture
+def kernels():
+    """The package, and not the folder of tests that has its name."""
     pytest.importorskip("kernels.layer", reason="needs the package kernels")
+    return importlib.import_module("kernels")
+
+
+class Itself:
+    """A repository of `kernels` with this process's layer, which the interpreter can run.
+
+    What `kernels` loads from a folder is a copy of the package, unknown to the lab.
+    """
+
+    layer_name = RotaryPosEmb.__name__
+
+    def load(self):
+        return RotaryPosEmb
+
+
+@contextmanager
+def put_into(model, repository, kernels):
+    """The layer in a model, by `kernels`."""
     from transformers.integrations.hub_kernels import kernelize
 
-    import kernels
-
-    repository = kernels.LocalLayerRepository(folder, layer_name="RotaryPosEmb")
     device = next(model.parameters()).device.type
     mapping = {"rotary_pos_emb": {device: {kernels.Mode.TRAINING: repository}}}
     with kernels.use_kernel_mapping(mapping, inherit_mapping=False):
@@ -88,19 +104,35 @@ def put_into(model, folder):
         kernelize(model, mode=kernels.Mode.TRAINING)
 
 
+@pytest.mark.filterwarnings("ignore")  # of `kernels`, for layers that no mapping has
 @pytest.mark.parametrize("family", ("llama", "qwen3", "glm4"))
-def test_models_have_their_bits(family, device, tmp_path, monkeypatch, caplog):
+def test_models_have_their_bits(family, kernels, device, tmp_path, monkeypatch, caplog):
     """Glm4's function pairs neighbors. It isn't marked, so it stays."""
     caplog.set_level("INFO", logger="rope_kernels")
     folder = write_kernel(tmp_path / "kernel")
+    layer = kernels.LocalLayerRepository(folder, layer_name="RotaryPosEmb")
     model, inputs = FAMILIES[family].call(device, autocast=False)
     with in_a_fixed_order(monkeypatch, device):
         wanted = logits_and_gradients(model, inputs, autocast=False)
-        with put_into(model, folder):
+        with put_into(model, layer, kernels):
             got = logits_and_gradients(model, inputs, autocast=False)
     assert not unequal(got, wanted)
     uses_ours = "is computed by plain PyTorch" in caplog.text  # on a CPU that is logged
     assert device != "cpu" or uses_ours == (family != "glm4")
+
+
+@pytest.mark.filterwarnings("ignore")  # as above
+@pytest.mark.parametrize("family", ("llama", "qwen3"))
+def test_models_have_their_bits_by_the_kernel(family, kernels, device, interpreter, monkeypatch):
+    """In fp32, because the interpreter rounds bf16 otherwise than the model."""
+    made = FAMILIES[family]
+    model, inputs = made.make(device), inputs_of(made, device)
+    with nullcontext() if interpreter else in_a_fixed_order(monkeypatch, device):
+        wanted = logits_and_gradients(model, inputs, autocast=False)
+        with put_into(model, Itself(), kernels):
+            got = logits_and_gradients(model, inputs, autocast=False)
+    assert not unequal(got, wanted)
+    assert interpreter is None or interpreter.launches == 2 * made.layers  # forward and backward
 
 
 def test_a_folder_that_exists_is_refused(tmp_path):
