@@ -197,32 +197,6 @@ def _source(results: dict) -> str:
     return origin(results["gpu"], results["versions"], results["date"])
 
 
-# The benchmark's page: host times
-
-_WAYS = {"forward": "forward", "forward, grad": "forward, recorded", "both": "both ways"}
-
-
-def host_times(results: dict) -> str:
-    """Multiples of the host time of `x * 2`, smallest and largest of all shapes, below its own
-    times. q and k in one call have separate columns, and are compared with `x * 2` of both."""
-    rows = [row for row in results["rows"] if "host time" in row["shape"]]
-    rows.sort(key=lambda row: ("q + k" in row["shape"], row["provider"] not in LIMITS))
-    found: dict[str, dict[str, list[float]]] = {}
-    for row in rows:
-        is_limit = row["provider"] in LIMITS
-        column = ("q and k,<br>" if "q + k" in row["shape"] else "") + _WAYS[row["direction"]]
-        value = row["median_us"] if is_limit else 1 / row["of_limit"]
-        found.setdefault(row["provider"], {}).setdefault(column, []).append(value)
-    texts: Cells = {}
-    for name, line in found.items():
-        digits, unit = (0, " µs") if name in LIMITS else (1, "")
-        texts[name,] = {
-            column: f"{min(values):.{digits}f} to {max(values):.{digits}f}{unit}"
-            for column, values in line.items()
-        }
-    return f"{table([''], texts)}\n\n{_source(results)}"
-
-
 # README's rows of the peers
 
 IN_BRIEF = (
@@ -323,7 +297,6 @@ PAGES = {
 }
 # Benchmark -> another page, the mark of a table in it, and the function that returns the table.
 SHOWN_ON = {
-    "calls": ("benchmarks/README.md", "host times", host_times),
     "peers": ("README.md", "peers", in_brief),
     "models": ("docs/hugging_face.md", "models", models),
 }
