@@ -1,8 +1,9 @@
-"""Write tools/hugging_face.md: which functions `patch` replaces.
+"""Write the table of tools/hugging_face.md: which functions `patch` replaces.
 
 `make hugging_face` looks at the transformers that is installed, and keeps what it finds in
 hugging_face.json under its release: the models with each function, by the digest of its code. The
-page is made of all releases there. tests/package/huggingface/test_hf_page.py compares.
+table is made of all releases there; the rest of the page is edited in the page.
+tests/package/huggingface/test_hf_page.py compares.
 """
 
 import importlib.metadata
@@ -11,7 +12,7 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
-from benchmarks.tables import markdown
+from benchmarks.tables import fill, markdown
 from rope_kernels.huggingface.calls import Rule
 from rope_kernels.huggingface.digest import code_digest
 from rope_kernels.huggingface.rules import RULES
@@ -24,34 +25,6 @@ COLUMNS = {
     "of pairs": "one per pair",
 }
 ROTATED = {"none": "all", "after": "the first", "before": "the last"}
-TEXT = """# Functions that `patch` replaces
-
-This page is written by `make hugging_face`. It lists the models of transformers {releases} whose
-functions [`patch`](../docs/hugging_face.md) replaces, and how these functions rotate. Functions are
-named `apply_rotary_pos_emb` unless the first column has another name. Llama's function with
-`position_ids=None` before `unsqueeze_dim`, as in transformers 4, is also replaced.
-
-{table}
-
-## Not replaced
-
-These functions don't fit the kernel: the function of clvp also rotates values, those of codegen and
-gptj take the sine first, and in muse_glimmer_assistant there are fewer queries than keys. The
-functions of dinov3_vit, eomt_dinov3 and sapiens2 rotate patches and skip the tokens before them,
-and those of pe_audio, pe_audio_video and pe_video make matrices from their tables. The vision tower
-of minimax_m3_vl has another order of dimensions in each release.
-
-Twenty model files rotate in another way, by complex products, inside a method or with tables of 2D
-positions: deepseek_v2, llama4, glm_moe_dsa, glm5_next, longcat_flash, kimi_k25, sam2_video, sam3,
-sam3_tracker_video, edgetam_video, vjepa2, mlcd, video_llama_3, musicflamingo, deimv2,
-pp_doclayout_v2, funnel, seamless_m4t, wav2vec2_bert, wav2vec2_conformer. In some of them, another
-function is replaced: the interleaved one of glm_moe_dsa and longcat_flash, and those of the vision
-towers of glm5_next, kimi_k25, mlcd and video_llama_3. In Gemma 4, `apply_multidimensional_rope`
-calls a function that is replaced.
-
-`patched.left` lists functions named `apply_...rotary...`, `apply_...rope` or
-`rotate_queries_or_keys`.
-"""
 
 
 # What the installed transformers has
@@ -96,7 +69,9 @@ def families_of(rule: Rule) -> list[str]:
 
 
 def page() -> str:
-    return TEXT.format(releases=" and ".join(sorted(stored())), table=functions())
+    """The page with a new table."""
+    text = f"In transformers {' and '.join(sorted(stored()))}:\n\n{functions()}\n"
+    return fill(PAGE.read_text(encoding="utf-8"), "functions", text)
 
 
 def functions() -> str:
