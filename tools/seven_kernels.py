@@ -20,6 +20,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 import rope_lab as lab
+from benchmarks.tables import fill
 from rope_lab.compiler.compile import Compiled
 from rope_lab.compiler.instructions import warp_instructions
 from rope_lab.edits import times
@@ -179,10 +180,6 @@ PARTS: dict[str, Callable[[], str]] = {"table": table} | {
 }
 
 
-def between(name: str) -> re.Pattern:
-    return re.compile(rf"(?<=<!-- {name}: begin -->\n).*?(?=\n<!-- {name}: end -->)", re.DOTALL)
-
-
 def get_ready() -> None:
     """Use the look of figures, and what is the same on every machine."""
     os.environ[QUIET] = "1"
@@ -193,8 +190,7 @@ def main() -> None:
     get_ready()
     text = PAGE.read_text(encoding="utf-8")
     for name, make in PARTS.items():
-        made = make()
-        text = between(name).sub(lambda _, made=made: made, text)
+        text = fill(text, name, f"{make()}\n")
     PAGE.write_text(text, encoding="utf-8")
     for name in PICTURES:
         store(name)
