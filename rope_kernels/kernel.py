@@ -129,6 +129,11 @@ def rope_kernel(
     if tensors.cu_seqlens is not None:
         tl.debug_barrier()
 
+    # Frequencies are reduced before the search, which waits for memory.
+    turns = None
+    if C.on_the_fly and tensors.cu_seqlens is not None:
+        turns = load_turns(tensors, pair, pair < C.half)
+
     # Cosines and sines of my tokens' angles. In a table, the two members of a pair may have
     # different angles, so each has its own cosine and sine. In a half-split table these are in the
     # columns `pair` and `pair + C.half`.
@@ -139,7 +144,7 @@ def rope_kernel(
         )  # fmt: skip
     cos1, sin1, cos2, sin2 = find_cos_sin(
         position[:, None], s_exists[:, None], b, pair, pair < C.half, (pair, pair + C.half),
-        tensors, table_strides, table_len, C=C,
+        tensors, table_strides, table_len, C=C, turns=turns,
     )  # fmt: skip
 
     # Rotate in fp32 (fp64 for fp64), round, and store every element once. A packed token outside
@@ -456,7 +461,7 @@ def find_cos_sin(
     table_strides,
     table_len,
     C: tl.constexpr,
-    turns=None,  # on the fly: what `load_turns` returned before a loop; None: it wasn't called
+    turns=None,  # on the fly: what `load_turns` returned; None: it wasn't called before
 ):
     """Cosines and sines of both members of each pair, (positions, 1, columns).
 
@@ -476,7 +481,7 @@ def find_cos_sin(
             COLUMNS: tl.constexpr = pair.shape[0]
             position = tl.reshape(tl.broadcast_to(position, (1, COLUMNS)), (COLUMNS,))
         if turns is None:
-            turns = load_turns(tensors.table, pair, has_pair, COMPUTED=COMPUTED)
+            turns = load_turns(tensors, pair, has_pair)
         angle = angles_on_the_fly(position, turns[0], turns[1], COMPUTED=COMPUTED)
         cos1, sin1 = cos_sin(angle, False, C.fast_sine, BITS)
         if C.attention_factor is not None:
@@ -520,12 +525,13 @@ def find_cos_sin(
 
 
 @triton.jit
-def load_turns(inv_freq_ptr, pair, exists, COMPUTED: tl.constexpr):
+def load_turns(tensors, pair, exists):
     """Each pair's frequency, as (turns, turn): see `turns_of`, and a turn in radians with its sign.
 
     A frequency of 2^23 or more, or one that is not finite, gives NaN.
     """
-    frequency = tl.load(inv_freq_ptr + pair, exists, other=0)
+    COMPUTED: tl.constexpr = tl.float64 if tensors.q.dtype.element_ty == tl.float64 else tl.float32
+    frequency = tl.load(tensors.table + pair, exists, other=0)
     turns = turns_of(frequency)
     turn = tl.full(frequency.shape, 6.283185307179586, COMPUTED)
     turn = tl.where(frequency < 0, -turn, turn)

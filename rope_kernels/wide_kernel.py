@@ -20,6 +20,7 @@ from .kernel import (
     SIZES,
     find_cos_sin,
     find_positions,
+    load_turns,
     my_tile,
     packed_heads,
     rotate_pairs,
@@ -95,20 +96,37 @@ def wide_kernel(
         if is_v:  # v isn't rotated, only copied.
             tl.store(y_rows + (element * y_d_stride)[None, None, :], x1, exists)
             return
-    if tensors.cu_seqlens is not None:
+    HAS_IDS: tl.constexpr = tensors.ids is not None
+    if tensors.cu_seqlens is not None or (C.on_the_fly and HAS_IDS and not C.over_positions):
         tl.debug_barrier()  # `rope_kernel` says why.
 
-    # Cosines and sines of my tokens' angles.
+    # Cosines and sines of my tokens' angles. Some ten columns have the same pair. On the fly, each
+    # pair's frequency is reduced once, and threads exchange the turns, or if a line has one
+    # position, cosines and sines. With few columns, or while ids are loaded, an exchange over
+    # positions takes longer than what it saves (benchmarks/NOTES.md).
     position, in_sequence = find_positions(
         s, s_exists, b, tensors, first_position, ids_strides, seq_len, sequences, cp_size,
         cp_rank, C=C,
     )  # fmt: skip
     position = per_token(position, C)
     pair = tl.where(element < C.half, element, partner)
+    own_pair, own_has_pair, turns = pair, has_pair, None
+    OVER_POSITIONS: tl.constexpr = C.over_positions and C.columns > 256 and not HAS_IDS
+    EXCHANGES: tl.constexpr = C.on_the_fly and (OVER_POSITIONS or not C.over_positions)
+    if EXCHANGES:
+        of_pair = tl.where(has_pair, pair, 0).to(tl.int32)
+        own_pair = tl.arange(0, triton.next_power_of_2(C.half))
+        own_has_pair = own_pair < C.half
+        if C.over_positions:
+            turns, turn = load_turns(tensors, own_pair, own_has_pair)
+            turns = tl.gather(turns, of_pair, 0), tl.gather(turn, of_pair, 0)
     cos1, sin1, cos2, sin2 = find_cos_sin(
-        position, token_exists, b, pair, has_pair, (element, partner), tensors, table_strides,
-        table_len, C=C,
+        position, token_exists, b, own_pair, own_has_pair, (element, partner), tensors,
+        table_strides, table_len, C=C, turns=turns,
     )  # fmt: skip
+    if EXCHANGES and not C.over_positions:
+        cos1, sin1 = of_columns(cos1, of_pair), of_columns(sin1, of_pair)
+        cos2, sin2 = cos1, sin1
 
     # Rotate, and store every element once. `rotate_pairs` computes y1 = cos x1 - sin x2, for first
     # members of pairs. Here x1 also contains second members, with their partners in x2: their sine
@@ -135,6 +153,16 @@ def wide_kernel(
 def per_token(x, C: tl.constexpr):
     """Values per token, (positions,) or (columns,), as (positions, 1) or (1, columns)."""
     return x[None, :] if C.over_positions else x[:, None]
+
+
+@triton.jit
+def of_columns(values, of_pair):
+    """Each column's value: that of its pair, among `values`, (positions, 1, pairs)."""
+    if values.shape[0] == 1:  # Triton 3.7 can't compile all gathers with three dimensions.
+        return tl.gather(tl.reshape(values, (values.shape[2],)), of_pair, 0)[None, None, :]
+    values = tl.reshape(values, (values.shape[0], values.shape[2]))
+    of_pair = tl.broadcast_to(of_pair[None, :], (values.shape[0], of_pair.shape[0]))
+    return tl.gather(values, of_pair, 1)[:, None, :]
 
 
 @triton.jit

@@ -61,7 +61,7 @@ from rope_lab.timing import measure
 NAMES = "before", "after"
 FORMATS = "bshd", "bhsd", "sbhd", "thd"
 TABLES = NO_TABLE, ANGLES, FP32, BF16_OF_PAIRS
-HEAD_DIMS = 64, 72, 80, 88, 96, 120, 160, 192, 256
+HEAD_DIMS = 64, 72, 80, 88, 96, 112, 120, 160, 192, 256
 FACTS = "grid", "num_warps", "registers", "shared", "spilled", "stack", "loads", "stores"
 MOST_OPCODES = 6  # in a report
 ROUNDS = 7  # of before, after and the copy

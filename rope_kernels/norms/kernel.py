@@ -202,7 +202,7 @@ def norm_rope_backward_kernel(
     )  # fmt: skip
     turns = None
     if C.on_the_fly:
-        turns = load_turns(tensors.table, pair, pair < C.half, COMPUTED=COMPUTED)
+        turns = load_turns(tensors, pair, pair < C.half)
     for tile in range(number, tiles, programs):
         first_s, s_offset, s, row, b = place_of_tile(next_s_block, next_row_block, next_b, C)
         s_exists = s < seq_len

@@ -267,7 +267,9 @@ def test_accesses_are_wide_threads_are_full_and_programs_small(name):
     (function, arguments, _), least = CALLS[name]
     plan, code = compiled(name)
     assert tuple(code.stores) == least.stores, code
-    assert min(code.loads) >= least.loads and max(code.loads) <= 16, code
+    # A thread that reduces one frequency loads 4 bytes.
+    wide = [width for width, count in code.loads.items() if (width, count) != (4, 1)]
+    assert min(wide) >= least.loads and max(wide) <= 16, code
     stored = sum(width * count for width, count in code.stores.items()) / least.branches
     loaded = sum(x * count for x, count in code.loads.items() if x >= least.stores[0])
     assert loaded >= stored, code  # tables: as they come

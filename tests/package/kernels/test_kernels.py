@@ -41,11 +41,15 @@ def check_both_directions(device, **case):
         ("sbhd", 3, 5, 30),
         ("thd", 3, 5, 100),
         ("bhsd", 11, 3, 100),
+        ("sbhd", 3, 17, 72),
+        ("thd", 20, 3, 30),
     ),
 )
-def test_sizes_that_no_block_divides(tensor_format, s, h, d, device):
-    rotary = {13: 8, 2050: 64}.get(d, 1.0)
-    check_both_directions(device, tensor_format=tensor_format, s=s, heads=(h,), d=d, rotary=rotary)
+@pytest.mark.parametrize("freqs", ("angles", "on the fly"))
+def test_sizes_that_no_block_divides(freqs, tensor_format, s, h, d, device):
+    """On the fly, whole rows side by side share what is computed of a pair."""
+    case = {"s": s, "heads": (h,), "d": d, "rotary": {13: 8, 2050: 64}.get(d, 1.0)}
+    check_both_directions(device, tensor_format=tensor_format, freqs=freqs, **case)
 
 
 def test_wide_rows_turn_in_their_middle_and_are_packed(device):

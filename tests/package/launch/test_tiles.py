@@ -175,6 +175,8 @@ MEASURED = (
     (call(rope_fw, (32,), 72), (7, 4, 2)),
     (call(rope_fw, (32,), 88), (1, 16, 1)),
     (call(rope_fw, (32,), 88, "bhsd"), (5, 4, 2)),
+    (call(rope_fw, (32,), 88, "bhsd", dtype=FP32), (5, 4, 4)),
+    (call(rope_fw, (32,), 88, "bhsd", "fp32 elements", dtype=FP32), (5, 2, 2)),
     (call(rope_fw, (32,), 112, "bhsd", "fp32 elements", "in place"), (4, 4, 2)),
     (call(rope_fw, (32,), 88, "bshd", "fp32 elements", "ids"), (1, 32, 2)),
     (call(qk_norm_rope, (14, 2), 128, "bshd", "fp32 elements"), (4, 2, 1)),
