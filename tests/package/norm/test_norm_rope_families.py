@@ -122,7 +122,6 @@ class Problem:
         return torch.autograd.grad(outs, leaves, self.grads, retain_graph=True)
 
 
-MOST_THAT_DIFFER = {BF16: 1e-4, FP16: 3e-4}  # its unit is 8 times finer
 MOST_OF_GRADIENTS = {BF16: 2**-7, FP16: 2**-10, FP32: 1e-5}
 
 
@@ -145,22 +144,6 @@ def test_plain_pytorch_has_the_models_bits(family, mode, device):
     if family != "gemma3n":
         gots, wants = problem.gradients(gots), problem.gradients(wants)
         assert all(map(torch.equal, gots[:2], wants[:2]))
-
-
-@pytest.mark.parametrize("mode", ("bf16", "fp16", "autocast"))
-@each_family
-@pytest.mark.usefixtures("needs_triton")
-def test_a_kernel_has_the_models_bits_but_for_few(family, mode, device):
-    """By a unit of the pair's larger member: where two products cancel, a sum's own is smaller."""
-    problem = Problem(family, mode, device)
-    wants, gots = problem.model(), problem.ours()
-    for got, want in zip(gots, wants, strict=True):
-        differs = got != want
-        assert differs.sum() <= max(2, MOST_THAT_DIFFER[got.dtype] * differs.numel())
-        larger = want.detach().float().unflatten(-1, (2, -1)).abs().amax(-2).repeat(1, 1, 1, 2)
-        unit = 2.0 ** larger.log2().ceil() * torch.finfo(got.dtype).eps
-        assert ((got.float() - want.float()).abs() <= unit).all()
-    assert_near(problem, gots, wants)
 
 
 def test_with_an_offset_the_weight_comes_before_the_cast(device):
