@@ -136,6 +136,10 @@ def all_calls() -> list[Call]:
             calls += map(Call, in_directions(BOTH_WAYS, norms if d in (80, 256) else []))
         for table in (NO_TABLE, BF16_OF_PAIRS):
             calls.append(Call(function_case("rope_to_cache", table, d=d, positions="prompts")))
+    for d in (72, 80, 88, 112, 120):  # few heads, which stay in L2
+        few = Case(4096, 2, 8, d, table=NO_TABLE, alone=True)
+        both = replace(few, k_heads=1, tensor_format="bshd")
+        calls += map(Call, (few, replace(few, tensor_format="bhsd"), both))
     for d in (80, 128):
         rotation = function_case("rope_qk", NO_TABLE, "bshd", s=4096, b=2, d=d)
         half = replace(rotation, rotary_dim=d // 2)
