@@ -72,12 +72,22 @@ def test_the_room_for_hugging_face_is_loaded_when_it_is_asked_for():
     """As README spells it; an editor finds its name, and no other."""
     run_python("""
         import sys
+        import types
         import rope_kernels
-        assert set(dir(rope_kernels)) == {*rope_kernels.__all__, "huggingface"}
-        assert not hasattr(rope_kernels, "hugging_face")
         assert "rope_kernels.huggingface" not in sys.modules
+        assert set(dir(rope_kernels)) == {*rope_kernels.__all__, "huggingface"}
+        assert "rope_kernels.huggingface" not in sys.modules
+        try:
+            rope_kernels.hugging_face
+        except AttributeError as error:
+            said = str(error)
+        assert said == "module 'rope_kernels' has no attribute 'hugging_face'", said
+        assert not hasattr(rope_kernels, "hugging_face")
+        found = rope_kernels.huggingface.patch(types.ModuleType("empty"), strict=False)
+        assert isinstance(found, rope_kernels.huggingface.Patched)
         assert rope_kernels.huggingface is sys.modules["rope_kernels.huggingface"]
-        assert "transformers" not in sys.modules
+        from rope_kernels import huggingface
+        assert huggingface is rope_kernels.huggingface and "transformers" not in sys.modules
     """)
 
 
