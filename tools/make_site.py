@@ -4,23 +4,29 @@ Each build starts from scratch: Sphinx's input is copied to build/site-source, w
 the repository. Warnings, such as broken links, are errors.
 """
 
+import base64
+import hashlib
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 
-# From npm, and served by the site, so that pages load nothing from other hosts: the script that
-# pages load, and the parts that it loads on demand, which are TeX packages, fonts, and, from the
-# menu of an equation, speech.
+# From npm, and served by the site, so that pages load nothing from other hosts.
 MATHJAX = "mathjax@3.2.2"
+MATHJAX_SHA512 = (
+    "Bt+SSVU8eBG27zChVewOicYs7Xsdt40qm4+UpHyX7k0/O9NliPc+x77k1/FEsPsjKPZGJvtRZM1vO+geW0OhGw=="
+)
+# The script that pages load, and the parts that it loads on demand: TeX packages, fonts, and, from
+# the menu of an equation, speech.
 MATHJAX_PARTS = (
-    *("tex-chtml.js", "input/tex/extensions", "output/chtml/fonts"),
-    *("a11y", "input/mml", "sre"),
+    *("tex-chtml.js", "input/tex/extensions/", "output/chtml/fonts/"),
+    *("a11y/", "input/mml", "sre/"),
 )
 
 
@@ -69,21 +75,30 @@ def copy_source(source: Path) -> None:
             (source / place).write_text(for_the_site(text), encoding="utf-8")
 
 
+def has_the_hash(archive: Path) -> bool:
+    digest = hashlib.sha512(archive.read_bytes()).digest()
+    return base64.b64encode(digest).decode() == MATHJAX_SHA512
+
+
 def fetch_mathjax(folder: Path) -> None:
-    """Copy MathJax to a folder. npm downloads it once, and it is then kept in build/."""
-    package = BUILD / MATHJAX / "node_modules" / "mathjax"
-    if not package.exists():
+    """Unpack MathJax into a folder. It is downloaded once, and then kept in build/."""
+    archive = BUILD / (MATHJAX.replace("@", "-") + ".tgz")
+    if not archive.exists():
         npm = shutil.which("npm")
         if npm is None:
             stop("npm was not found: on Debian or Ubuntu, run 'sudo apt-get install npm'.")
-        command = [npm, "install", MATHJAX, "--no-save", "--silent", "--prefix", BUILD / MATHJAX]
+        command = [npm, "pack", MATHJAX, "--silent", "--pack-destination", str(BUILD)]
         if subprocess.run(command, stdout=subprocess.DEVNULL).returncode != 0:
             stop(f"npm could not fetch {MATHJAX}, for the reason given above.")
-    folder.mkdir()
-    for part in MATHJAX_PARTS:
-        copy = shutil.copytree if (package / "es5" / part).is_dir() else shutil.copy
-        copy(package / "es5" / part, folder / part)
-    shutil.copy(package / "LICENSE", folder)
+    if not has_the_hash(archive):
+        stop(f"{archive} is not the {MATHJAX} that this script knows: remove it and try again.")
+    with tarfile.open(archive) as packed:
+        for member in packed:
+            name = member.name.removeprefix("package/es5/")
+            if member.isfile() and (name.startswith(MATHJAX_PARTS) or name == "package/LICENSE"):
+                place = folder / name.removeprefix("package/")
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_bytes(packed.extractfile(member).read())
 
 
 def run_sphinx(source: Path, static: Path, site: Path) -> None:
