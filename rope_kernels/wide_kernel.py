@@ -96,14 +96,18 @@ def wide_kernel(
         if is_v:  # v isn't rotated, only copied.
             tl.store(y_rows + (element * y_d_stride)[None, None, :], x1, exists)
             return
+
+    # ptxas would move the loads above below a search for sequences, and below an exchange between
+    # threads that waits for ids. `rope_kernel` says why a barrier prevents it. In calls without
+    # either, a barrier costs 1 to 5 points (benchmarks/NOTES.md).
     HAS_IDS: tl.constexpr = tensors.ids is not None
     if tensors.cu_seqlens is not None or (C.on_the_fly and HAS_IDS and not C.over_positions):
-        tl.debug_barrier()  # `rope_kernel` says why.
+        tl.debug_barrier()
 
     # Cosines and sines of my tokens' angles. Some ten columns have the same pair. On the fly, each
     # pair's frequency is reduced once, and threads exchange the turns, or if a line has one
-    # position, cosines and sines. With few columns, or while ids are loaded, an exchange over
-    # positions takes longer than what it saves (benchmarks/NOTES.md).
+    # position, cosines and sines. Over positions, this only pays off with many columns, and not
+    # while ids are loaded (benchmarks/NOTES.md).
     position, in_sequence = find_positions(
         s, s_exists, b, tensors, first_position, ids_strides, seq_len, sequences, cp_size,
         cp_rank, C=C,
@@ -111,8 +115,8 @@ def wide_kernel(
     position = per_token(position, C)
     pair = tl.where(element < C.half, element, partner)
     own_pair, own_has_pair, turns = pair, has_pair, None
-    OVER_POSITIONS: tl.constexpr = C.over_positions and C.columns > 256 and not HAS_IDS
-    EXCHANGES: tl.constexpr = C.on_the_fly and (OVER_POSITIONS or not C.over_positions)
+    PAYS_OFF: tl.constexpr = not C.over_positions or (C.columns > 256 and not HAS_IDS)
+    EXCHANGES: tl.constexpr = C.on_the_fly and PAYS_OFF
     if EXCHANGES:
         of_pair = tl.where(has_pair, pair, 0).to(tl.int32)
         own_pair = tl.arange(0, triton.next_power_of_2(C.half))
